@@ -1,0 +1,109 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a device must be able to do, and the CPU that does it with plain torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+from flashrt_ros.runtime.buffers import BufferSet, Memory, Range
+
+StageFunction = Callable[[Any, BufferSet], None]
+Replay = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A named piece of computation over buffers: a plain function of ops and buffers."""
+
+    name: str
+    run: StageFunction
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """Bytes copied out of the state arenas: `data[i]` holds the bytes of `ranges[i]`."""
+
+    ranges: tuple[Range, ...]
+    data: tuple[torch.Tensor, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in self.ranges)
+
+
+class Backend(Protocol):
+    """Owns memory and runs stages; used by one thread alone."""
+
+    name: str
+    captures: int
+    ops: Any
+
+    def allocate(self, nbytes: int, memory: Memory) -> torch.Tensor:
+        """A zeroed uint8 tensor that stays where it is."""
+
+    def capture(self, stage: Stage, buffers: BufferSet) -> Replay:
+        """Make the stage replayable; counted in `captures`."""
+
+    def save(self, buffers: BufferSet, ranges: Sequence[Range]) -> Saved:
+        """Copy ranges out of the state arenas."""
+
+    def load(self, buffers: BufferSet, saved: Saved) -> None:
+        """Copy saved bytes back to where they came from."""
+
+    def fence(self) -> str:
+        """Wait for all work so far; the device's own errors since the last fence, empty if none."""
+
+    def numerics(self) -> Mapping[str, str]:
+        """What decides the bytes of a result: device, versions, precision, threads."""
+
+
+class CpuBackend:
+    """Runs stages directly with torch. A fixed number of threads keeps results equal to the byte."""
+
+    name = "cpu"
+
+    def __init__(self, ops: Any, threads: int = 2) -> None:
+        torch.set_num_threads(threads)
+        self.ops = ops
+        self.captures = 0
+        self._threads = threads
+
+    def allocate(self, nbytes: int, memory: Memory) -> torch.Tensor:
+        return torch.zeros(nbytes, dtype=torch.uint8)
+
+    def capture(self, stage: Stage, buffers: BufferSet) -> Replay:
+        self.captures += 1
+
+        def replay() -> None:
+            with torch.inference_mode():
+                stage.run(self.ops, buffers)
+
+        return replay
+
+    def save(self, buffers: BufferSet, ranges: Sequence[Range]) -> Saved:
+        data = tuple(_arena_range(buffers, part).clone() for part in ranges)
+        return Saved(tuple(ranges), data)
+
+    def load(self, buffers: BufferSet, saved: Saved) -> None:
+        for part, data in zip(saved.ranges, saved.data, strict=True):
+            _arena_range(buffers, part).copy_(data)
+
+    def fence(self) -> str:
+        return ""
+
+    def numerics(self) -> Mapping[str, str]:
+        return {
+            "backend": self.name,
+            "device": torch.backends.cpu.get_cpu_capability(),
+            "threads": str(self._threads),
+            "torch": torch.__version__,
+        }
+
+
+def _arena_range(buffers: BufferSet, part: Range) -> torch.Tensor:
+    return buffers.arenas["state", part.memory][part.offset : part.offset + part.nbytes]

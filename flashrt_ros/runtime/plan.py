@@ -1,0 +1,99 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The stages and buffers of one policy on one backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from flashrt_ros.runtime.backend import Backend, Replay, Stage
+from flashrt_ros.runtime.buffers import Buffer, BufferSet
+from flashrt_ros.runtime.manifest import Manifest, layout
+
+FAULT = "fault"
+"""Name of the output buffer (int32 [1], host memory) in which stages set one bit for each failed check."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One replay: `fill` writes the stage's inputs, then the stage runs."""
+
+    stage: str
+    fill: Callable[[BufferSet], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The steps from one boundary to the next. They write rows [first_row, first_row + rows) of every
+    buffer that is bounded by "position"; None: no row is written."""
+
+    steps: tuple[Step, ...]
+    rows: int = 0
+    first_row: int | None = None
+
+
+class Computation(Protocol):
+    """What a model gives a plan: buffers, stages, and the names of the faults its stages can flag."""
+
+    stage_sizes: tuple[int, ...]
+    faults: tuple[str, ...]
+
+    def buffers(self) -> list[Buffer]: ...
+
+    def stages(self) -> list[Stage]: ...
+
+
+class Plan:
+    """Allocates the buffers, captures every stage once, and replays them by name."""
+
+    def __init__(self, backend: Backend, model: Computation, extra: Sequence[Buffer], manifest: Manifest) -> None:
+        """`extra` are the session's buffers; `manifest` names weights, config, tokenizer and normaliser."""
+        self.backend = backend
+        self.buffers = BufferSet([*model.buffers(), *extra], backend.allocate)
+        self.faults = model.faults
+        self.stage_sizes = tuple(sorted(model.stage_sizes))
+        self._stages = model.stages()
+        self._replays: dict[str, Replay] = {}
+        self._manifest = manifest
+
+    def capture(self) -> None:
+        """Capture every stage, once, after the weights have been loaded."""
+        self._replays = {stage.name: self.backend.capture(stage, self.buffers) for stage in self._stages}
+
+    def run(self, step: Step) -> None:
+        if step.fill is not None:
+            step.fill(self.buffers)
+        self._replays[step.stage]()
+
+    def clear_faults(self) -> None:
+        self.buffers[FAULT].zero_()
+
+    def fence(self) -> str:
+        """Wait for all work so far; what went wrong since `clear_faults`, empty if nothing."""
+        trouble = self.backend.fence()
+        bits = int(self.buffers[FAULT][0])
+        flagged = [name for bit, name in enumerate(self.faults) if bits >> bit & 1]
+        return "; ".join([trouble, *flagged] if trouble else flagged)
+
+    def split(self, rows: int) -> list[tuple[int, int]]:
+        """(stage size, valid rows) pairs that cover a segment; depends on the length alone."""
+        return split(rows, self.stage_sizes)
+
+    def manifest(self) -> Manifest:
+        return {
+            **self._manifest,
+            "layout": layout(self.buffers.state()),
+            "numerics": dict(self.backend.numerics()),
+        }
+
+
+def split(rows: int, stage_sizes: Sequence[int]) -> list[tuple[int, int]]:
+    """As many of the largest stage as fit, then the smallest stage that holds the rest (padded)."""
+    sizes = sorted(stage_sizes)
+    whole, rest = divmod(rows, sizes[-1])
+    parts = [(sizes[-1], sizes[-1])] * whole
+    if rest:
+        parts.append((next(size for size in sizes if size >= rest), rest))
+    return parts
