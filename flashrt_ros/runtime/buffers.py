@@ -105,7 +105,7 @@ class BufferSet:
     def live_bytes(self, name: str, cursors: Mapping[str, int]) -> torch.Tensor:
         """The bytes of a state buffer that `cursors` make live, as a flat uint8 view."""
         spec = self.specs[name]
-        rows = cursors[spec.rows] if spec.rows else spec.shape[0]
+        rows = cursors.get(spec.rows, 0) if spec.rows else spec.shape[0]
         return self._views[name].view(-1)[: rows * spec.row_nbytes // spec.dtype.itemsize].view(torch.uint8)
 
     def small_ranges(self, scopes: Collection[Scope] = SCOPES) -> list[Range]:
@@ -121,7 +121,7 @@ class BufferSet:
         """The live rows, from row `first[cursor]` (default 0) up to each cursor."""
         first = first or {}
         return self._merged(
-            (spec, first.get(spec.rows, 0), cursors[spec.rows]) for spec in self.state(scopes) if spec.rows
+            (spec, first.get(spec.rows, 0), cursors.get(spec.rows, 0)) for spec in self.state(scopes) if spec.rows
         )
 
     def _merged(self, parts: Iterable[tuple[Buffer, int, int]]) -> list[Range]:

@@ -35,7 +35,7 @@ class Capsule:
     def regions(self, buffers: BufferSet) -> Iterator[tuple[Buffer, torch.Tensor]]:
         """Each state buffer's live bytes, as flat uint8, in the order of the layout."""
         for spec in buffers.state():
-            rows = self.boundary.cursors[spec.rows] if spec.rows else spec.shape[0]
+            rows = self.boundary.cursors.get(spec.rows, 0) if spec.rows else spec.shape[0]
             if rows == 0:
                 yield spec, torch.empty(0, dtype=torch.uint8)
                 continue
@@ -45,7 +45,7 @@ class Capsule:
 
     def sha256(self, buffers: BufferSet) -> str:
         """Digest of the live state bytes; equal capsules have equal digests."""
-        return sha256(*(bytes(data.cpu().numpy()) for _, data in self.regions(buffers)))
+        return sha256(*(data.cpu().numpy().data for _, data in self.regions(buffers)))
 
 
 def part(saved: Saved, ranges: list[Range]) -> Saved:
@@ -62,4 +62,6 @@ def _find(saved: Saved, wanted: Range) -> torch.Tensor:
         begin = wanted.offset - held.offset
         if held.memory == wanted.memory and begin >= 0 and begin + wanted.nbytes <= held.nbytes:
             return data[begin : begin + wanted.nbytes]
-    raise LookupError(f"bytes {wanted.offset} to {wanted.offset + wanted.nbytes} of {wanted.memory} memory are not saved")
+    raise LookupError(
+        f"{wanted.nbytes} bytes at {wanted.offset} of {wanted.memory} memory are not among the saved ones"
+    )

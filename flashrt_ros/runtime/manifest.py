@@ -32,7 +32,7 @@ def differences(expected: Manifest, found: Mapping[str, Mapping[str, str]]) -> l
     return lines
 
 
-def sha256(*chunks: bytes) -> str:
+def sha256(*chunks: bytes | memoryview) -> str:
     digest = hashlib.sha256()
     for chunk in chunks:
         digest.update(chunk)

@@ -12,6 +12,9 @@ from flashrt_ros.runtime.backend import Backend, Replay, Stage
 from flashrt_ros.runtime.buffers import Buffer, BufferSet
 from flashrt_ros.runtime.manifest import Manifest, layout
 
+AT_CURSOR = -1
+"""`Work.first_row` of work that appends behind the rows written so far."""
+
 FAULT = "fault"
 """Name of the output buffer (int32 [1], host memory) in which stages set one bit for each failed check."""
 
@@ -27,7 +30,7 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class Work:
     """The steps from one boundary to the next. They write rows [first_row, first_row + rows) of every
-    buffer that is bounded by "position"; None: no row is written."""
+    buffer that is bounded by "position"; AT_CURSOR: behind the live rows; None: no row is written."""
 
     steps: tuple[Step, ...]
     rows: int = 0

@@ -76,8 +76,7 @@ class Rekey:
 
 Event = Begin | Root | Instruct | Observe | Remember | Act | Executed | Discard | Rekey
 EVENTS: dict[str, type[Any]] = {
-    kind.__name__.lower(): kind
-    for kind in (Begin, Root, Instruct, Observe, Remember, Act, Executed, Discard, Rekey)
+    kind.__name__.lower(): kind for kind in (Begin, Root, Instruct, Observe, Remember, Act, Executed, Discard, Rekey)
 }
 
 
@@ -111,7 +110,7 @@ def encode(recipe: Recipe) -> tuple[list[dict[str, Any]], Arrays]:
     arrays: Arrays = {}
     for index, event in enumerate(recipe.events()):
         header: dict[str, Any] = {"event": type(event).__name__.lower()}
-        for name in event.__slots__:  # type: ignore[union-attr]
+        for name in event.__slots__:
             value = getattr(event, name)
             if isinstance(value, np.ndarray):
                 arrays[f"recipe.{index}.{name}"] = value
@@ -136,7 +135,8 @@ def decode(headers: list[dict[str, Any]], arrays: Mapping[str, np.ndarray]) -> R
         if kind is None:
             raise ValueError(f"recipe event {index} is of unknown kind {header.get('event')!r}")
         try:
-            fields = {name: _decode_field(f"recipe.{index}.{name}", header.get(name), arrays) for name in kind.__slots__}
+            prefix = f"recipe.{index}"
+            fields = {name: _decode_field(f"{prefix}.{name}", header.get(name), arrays) for name in kind.__slots__}
         except KeyError as missing:
             raise ValueError(f"recipe event {index} ({header['event']}) lacks array {missing}") from missing
         recipe = Recipe(recipe, kind(**fields))

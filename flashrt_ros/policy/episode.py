@@ -1,0 +1,293 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the inputs of an episode do to the live state, one committed boundary each."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from flashrt_ros.models.observation import ModelObservation
+from flashrt_ros.policy import state
+from flashrt_ros.policy.generator import fold_retry, key_from_seed
+from flashrt_ros.policy.loading import Policy
+from flashrt_ros.policy.processing import Observation
+from flashrt_ros.policy.store import CapsuleStore
+from flashrt_ros.runtime.buffers import BufferSet, Scope
+from flashrt_ros.runtime.capsule import Capsule
+from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+from flashrt_ros.runtime.lineage import Boundary, BoundaryKind
+from flashrt_ros.runtime.live import LiveState, not_begun
+from flashrt_ros.runtime.manifest import sha256
+from flashrt_ros.runtime.plan import AT_CURSOR, Work
+from flashrt_ros.runtime.recipe import (
+    Act,
+    Begin,
+    Discard,
+    Event,
+    Executed,
+    Instruct,
+    Observe,
+    Recipe,
+    Rekey,
+    Remember,
+    Root,
+)
+
+CONTEXT: tuple[Scope, ...] = ("context",)
+CHUNK: tuple[Scope, ...] = ("chunk",)
+ROOT_SCOPES: tuple[Scope, ...] = ("history", "generator", "chunk")
+"""What a recipe's root must carry when older inputs are let go; the context is built from inputs alone."""
+
+
+class Episode:
+    """Applies events to the live state, inside the session's transaction.
+
+    The same method serves a live robot and the replay of a recipe, so that both do the same to the byte.
+    """
+
+    def __init__(
+        self, policy: Policy, live: LiveState, store: CapsuleStore, between_stages: Callable[[], None]
+    ) -> None:
+        self.policy = policy
+        self.live = live
+        self.store = store
+        self.manifest = live.plan.manifest()
+        self.prefilled = 0
+        self.copied = 0
+        self.note = ""
+        self._between_stages = between_stages
+        self._ids = (f"{uuid.uuid4().hex[:12]}-{number}" for number in itertools.count(1))
+        self._check_capacity()
+
+    def apply(self, event: Event) -> Boundary:
+        """Do what the event says and commit the boundary behind it.
+
+        Raises:
+            FlashrtError: NOT_BEGUN; BAD_INSTRUCTION; BAD_OBSERVATION; NOT_FINITE, a stage made a NaN.
+        """
+        match event:
+            case Begin():
+                return self._begin(event)
+            case Root():
+                return self._root(event)
+            case Instruct():
+                return self._instruct(event)
+            case Observe():
+                return self._observe(event)
+            case Remember():
+                return self._remember(event)
+            case Act():
+                return self._act(event)
+            case Executed():
+                return self._executed(event)
+            case Discard():
+                for spec in self._buffers.state(CHUNK):
+                    self._buffers[spec.name].zero_()
+                return self._amend(event)
+            case Rekey():
+                return self._rekey(event)
+
+    def kept_start(self, instruction: str) -> Capsule | None:
+        """The capsule of an episode's start that begins with this instruction, if it is still kept."""
+        name = start_name(instruction)
+        return self.store.get(name) if name in self.store else None
+
+    def require_head(self) -> Boundary:
+        if self.live.head is None:
+            raise not_begun()
+        return self.live.head
+
+    @property
+    def _buffers(self) -> BufferSet:
+        return self.live.plan.buffers
+
+    def _begin(self, event: Begin) -> Boundary:
+        tokens = self.policy.processor.instruction(event.instruction)
+        key = key_from_seed(event.seed)
+        self.live.start_over(ROOT_SCOPES)
+        self._start_context(event.instruction, tokens)
+        self._buffers["generator"][0] = key
+        return self._commit("episode_start", Recipe(None, event), event.instruction, parent="")
+
+    def _root(self, event: Root) -> Boundary:
+        self._check_root(event)
+        for name, value in event.state.items():
+            self._buffers[name].copy_(torch.from_numpy(np.array(value)))
+        self._start_context(event.instruction, self.policy.processor.instruction(event.instruction))
+        return self._commit("instruct", Recipe(None, event), event.instruction, parent="")
+
+    def _instruct(self, event: Instruct) -> Boundary:
+        tokens = self.policy.processor.instruction(event.instruction)
+        self.require_head()
+        self._make_room(self.policy.model.instruct(tokens).rows)
+        self._append_instruction(tokens)
+        return self._commit("instruct", self.require_head().recipe.then(event), event.instruction)
+
+    def _observe(self, event: Observe) -> Boundary:
+        self.require_head()
+        seen = Observation(event.images, event.state, event.stamp)
+        processed = self.policy.processor.observation(seen)
+        b = self._buffers
+        work = self.policy.model.observe(processed, state.read_instruction(b))
+        if work.first_row == AT_CURSOR:
+            self._make_room(work.rows)
+        head = self.require_head()
+        # A turn that is rewritten from its first row needs none of the inputs before it.
+        recipe = Recipe(None, self._present_root(head.instruction)) if work.first_row == 0 else head.recipe
+        self._run(work)
+        state.push_history(b, processed.images, processed.proprio)
+        b["measured"].copy_(torch.from_numpy(event.state))
+        return self._commit("observe", recipe.then(event), stamp=event.stamp, measured=seen.measured)
+
+    def _remember(self, event: Remember) -> Boundary:
+        self._append_history()
+        return self._commit("compact", self.require_head().recipe.then(event))
+
+    def _act(self, event: Act) -> Boundary:
+        head, b = self.require_head(), self._buffers
+        if not int(b["history_count"][0]):
+            raise FlashrtError(ErrorCode.NOT_BEGUN, "act needs an observation in this episode; call observe first")
+        self._run(self.policy.model.act())
+        state.plan_new_chunk(b, self.policy.processor.reference(b["measured"].numpy()))
+        return self._commit("act", head.recipe.then(event))
+
+    def _executed(self, event: Executed) -> Boundary:
+        head, plan = self.require_head(), self._buffers["plan"]
+        age = int(self._buffers["generator"][1]) - event.act_index
+        if age not in (0, 1) or not int(plan[2 * age]):
+            return head
+        plan[2 * age + 1] = event.cursor
+        return self._amend(event)
+
+    def _rekey(self, event: Rekey) -> Boundary:
+        generator = self._buffers["generator"]
+        key = int(generator[0]) if event.seed is None else key_from_seed(event.seed)
+        generator[0] = fold_retry(key, event.retry)
+        return self._amend(event)
+
+    def _run(self, work: Work) -> None:
+        plan = self.live.plan
+        if work.first_row is not None:
+            self.live.will_write(work.first_row, work.rows)
+            self.prefilled += work.rows
+        plan.clear_faults()
+        for step in work.steps:
+            self._between_stages()
+            plan.run(step)
+        trouble = plan.fence()
+        if trouble:
+            raise FlashrtError(ErrorCode.NOT_FINITE, f"the policy's computation failed and was undone: {trouble}")
+
+    def _commit(
+        self,
+        kind: BoundaryKind,
+        recipe: Recipe,
+        instruction: str | None = None,
+        *,
+        parent: str | None = None,
+        stamp: int | None = None,
+        measured: tuple[float, ...] | None = None,
+    ) -> Boundary:
+        """Commit a new boundary; what is not given is as at the head. No parent: a lineage starts here."""
+        head = self.live.head if parent is None else None
+        boundary = Boundary(
+            id=next(self._ids),
+            kind=kind,
+            parent=head.id if head is not None else "",
+            rows=self.live.chain,
+            recipe=recipe,
+            instruction=instruction if instruction is not None else self.require_head().instruction,
+            stamp=stamp if stamp is not None else (head.stamp if head is not None else 0),
+            measured=measured if measured is not None else (head.measured if head is not None else ()),
+        )
+        self.live.commit(boundary)
+        return boundary
+
+    def _amend(self, event: Event) -> Boundary:
+        head = self.require_head()
+        boundary = replace(head, recipe=head.recipe.then(event))
+        self.live.commit(boundary)
+        return boundary
+
+    def _append_instruction(self, tokens: np.ndarray) -> None:
+        self._run(self.policy.model.instruct(tokens))
+        state.write_instruction(self._buffers, tokens)
+
+    def _append_history(self) -> None:
+        tokens = state.read_instruction(self._buffers)
+        for images, proprio in state.read_history(self._buffers):
+            self._run(self.policy.model.observe(ModelObservation(images, proprio), tokens))
+
+    def _start_context(self, instruction: str, tokens: np.ndarray) -> None:
+        """Bring the context to the instruction alone, from the kept start of such an episode if there is one."""
+        kept = self.kept_start(instruction)
+        if kept is not None:
+            rows = [(kept.boundary.rows, kept.rows)]
+            self.copied += self.live.load(kept.boundary, kept.small, rows, CONTEXT)
+            return
+        self.live.start_over(CONTEXT)
+        self._append_instruction(tokens)
+
+    def _make_room(self, rows: int) -> None:
+        """Compact the context if `rows` more do not fit: instruction and history stay, older rows go."""
+        if self.live.chain.ends.get("position", 0) + rows <= self.policy.model.max_rows:
+            return
+        head, b = self.require_head(), self._buffers
+        root = self._present_root(head.instruction)
+        kept = self._keep_automatically(f"compacted.{head.id}")
+        self.live.keep_rows_before()
+        self._start_context(head.instruction, state.read_instruction(b))
+        self._append_history()
+        self._commit("compact", Recipe(None, root).then(Remember()))
+        self.note = f"context full: compacted to the instruction and {int(b['history_count'][0])} observations; {kept}"
+
+    def _keep_automatically(self, name: str) -> str:
+        head, small, rows = self.live.saved_head()
+        capsule = Capsule(name, "", "", head, self.manifest, small, rows, automatic=True)
+        try:
+            self.store.add(capsule)
+        except FlashrtError as refused:
+            if refused.code is not ErrorCode.OVER_BUDGET:
+                raise
+            return f"what was before is not kept: {refused}"
+        return f"what was before is kept as {name}"
+
+    def _present_root(self, instruction: str) -> Root:
+        arrays = {spec.name: self._buffers[spec.name].cpu().numpy().copy() for spec in self._buffers.state(ROOT_SCOPES)}
+        return Root(arrays, instruction)
+
+    def _check_root(self, event: Root) -> None:
+        for spec in self._buffers.state(ROOT_SCOPES):
+            found = event.state.get(spec.name)
+            if found is None or tuple(found.shape) != spec.shape:
+                shape = None if found is None else list(found.shape)
+                raise FlashrtError(
+                    ErrorCode.MANIFEST_MISMATCH,
+                    f"recorded {spec.name} has shape {shape}, this policy needs {list(spec.shape)}: "
+                    "the recipe cannot be run on this checkpoint",
+                )
+
+    def _check_capacity(self) -> None:
+        """A compacted context must have room for one more instruction and observation."""
+        config, model = self.policy.model.config, self.policy.model
+        tokens = config.max_instruction_tokens
+        kept = 2 * model.instruct(np.zeros(tokens, np.int64)).rows
+        observations = config.history + 1 if config.layout == "append" else 1
+        needed = kept + observations * model.rows_to_observe(tokens)
+        if needed > model.max_rows:
+            raise FlashrtError(
+                ErrorCode.BAD_CHECKPOINT,
+                f"config.json flashrt.max_rows {model.max_rows}: instructions of {tokens} tokens and "
+                f"{observations} observations take {needed} rows; raise max_rows or lower history",
+            )
+
+
+def start_name(instruction: str) -> str:
+    """The capsule name under which the start of an episode with this instruction is kept."""
+    return f"episode_start.{sha256(instruction.encode())[:16]}"

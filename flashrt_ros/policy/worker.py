@@ -1,0 +1,117 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The one thread that owns the device."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Job:
+    run: Callable[[], Any]
+    future: Future[Any]
+
+    def do(self) -> None:
+        if not self.future.set_running_or_notify_cancel():
+            return
+        try:
+            self.future.set_result(self.run())
+        except BaseException as raised:  # noqa: BLE001 - the submitter sees it through the future
+            self.future.set_exception(raised)
+
+
+class Worker:
+    """Runs jobs one at a time, in order; quick ones also between two stages of a job in progress.
+
+    Pass `between_stages` to the session whose verbs the jobs call.
+    """
+
+    def __init__(self, name: str = "device") -> None:
+        self._condition = threading.Condition()
+        self._jobs: deque[_Job] = deque()
+        self._quick: deque[_Job] = deque()
+        self._closing = False
+        self._busy = False
+        self._canceled = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, run: Callable[[], Result]) -> Future[Result]:
+        """Queue a job behind those that wait."""
+        return self._add(self._jobs, run)
+
+    def submit_quick(self, run: Callable[[], Result]) -> Future[Result]:
+        """Queue a job that only reads committed state: it does not wait for the job in progress."""
+        return self._add(self._quick, run)
+
+    def preempt(self, run: Callable[[], Result]) -> Future[Result]:
+        """Cancel the job in progress at its next stage, drop what waits, and run this one first."""
+        with self._condition:
+            for job in self._jobs:
+                job.future.cancel()
+            self._jobs.clear()
+            self._canceled = self._busy
+        return self.submit(run)
+
+    def between_stages(self) -> None:
+        """Serve quick jobs; called by the job in progress before each of its stages.
+
+        Raises:
+            FlashrtError: CANCELED, the job was preempted.
+        """
+        while (job := self._pop(self._quick)) is not None:
+            job.do()
+        with self._condition:
+            canceled, self._canceled = self._canceled, False
+        if canceled:
+            raise FlashrtError(ErrorCode.CANCELED, "the computation was canceled by a verb; nothing of it was kept")
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Cancel what runs and waits, and end the thread.
+
+        Raises:
+            TimeoutError: the stage in progress did not end in time.
+        """
+        with self._condition:
+            self._closing, self._canceled = True, self._busy
+            for job in (*self._jobs, *self._quick):
+                job.future.cancel()
+            self._condition.notify_all()
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            raise TimeoutError(f"the stage in progress did not end within {timeout} s")
+
+    def _add(self, queue: deque[_Job], run: Callable[[], Any]) -> Future[Any]:
+        job = _Job(run, Future())
+        with self._condition:
+            if self._closing:
+                raise FlashrtError(ErrorCode.INACTIVE, "the device thread has been closed")
+            queue.append(job)
+            self._condition.notify_all()
+        return job.future
+
+    def _pop(self, *queues: deque[_Job]) -> _Job | None:
+        with self._condition:
+            return next((queue.popleft() for queue in queues if queue), None)
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                self._condition.wait_for(lambda: self._closing or self._jobs or self._quick)
+                if self._closing:
+                    return
+                job = (self._quick or self._jobs).popleft()
+                self._busy, self._canceled = True, False
+            job.do()
+            with self._condition:
+                self._busy = False
