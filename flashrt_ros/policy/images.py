@@ -1,0 +1,54 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Camera images to the size that a policy was trained on."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+
+
+def resize_with_pad(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Fit an image into a frame, keep its aspect ratio and pad with black.
+
+    As openpi trains: bilinear without antialiasing or aligned corners, sizes cut to integers, the odd
+    pixel of padding at the right or the bottom.
+
+    Args:
+        image: uint8 [height, width, 3], RGB.
+        size: (height, width) of the frame.
+
+    Returns:
+        uint8 [height, width, 3]; `image` itself where it has that size already.
+
+    Raises:
+        FlashrtError: BAD_OBSERVATION for another shape or type, or an image too thin to be shown in the frame.
+    """
+    if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or 0 in image.shape:
+        raise FlashrtError(
+            ErrorCode.BAD_OBSERVATION,
+            f"image is {image.dtype} {list(image.shape)}; give uint8 [height, width, 3], RGB",
+        )
+    if image.shape[:2] == size:
+        return image
+    height, width = fitted_size(image.shape[:2], size)
+    pixels = torch.from_numpy(image.astype(np.float32, order="C")).permute(2, 0, 1).unsqueeze(0)
+    resized = torch.nn.functional.interpolate(pixels, (height, width), mode="bilinear", align_corners=False)
+    top, left = (size[0] - height) // 2, (size[1] - width) // 2
+    frame = np.zeros((*size, 3), np.uint8)
+    frame[top : top + height, left : left + width] = resized[0].round().to(torch.uint8).permute(1, 2, 0).numpy()
+    return frame
+
+
+def fitted_size(image_size: tuple[int, int], size: tuple[int, int]) -> tuple[int, int]:
+    """(height, width) of an image scaled to fit into a frame of `size`, cut to integers."""
+    ratio = max(image_size[1] / size[1], image_size[0] / size[0])
+    height, width = int(image_size[0] / ratio), int(image_size[1] / ratio)
+    if not height or not width:
+        raise FlashrtError(
+            ErrorCode.BAD_OBSERVATION,
+            f"image of {image_size[0]}x{image_size[1]} pixels is too thin for a frame of {size[0]}x{size[1]}",
+        )
+    return height, width

@@ -1,0 +1,140 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""From what a robot measures to what a model takes, and from what a model gives to what a robot does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from flashrt_ros.models.config import HybridConfig
+from flashrt_ros.models.observation import ModelObservation
+from flashrt_ros.policy.images import resize_with_pad
+from flashrt_ros.policy.normalise import Normaliser
+from flashrt_ros.policy.tokenizer import Tokenizer
+from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Observation:
+    """What a robot saw and measured at one moment.
+
+    Attributes:
+        images: view name to uint8 [height, width, 3], RGB, any size.
+        state: float64 [state_dim] in the order of the config's `state_names`; rad or m.
+        stamp: ns, of the oldest part.
+    """
+
+    images: Mapping[str, np.ndarray]
+    state: np.ndarray
+    stamp: int
+
+    @property
+    def measured(self) -> tuple[float, ...]:
+        """The joints of `state`, as a boundary keeps them."""
+        return tuple(float(value) for value in self.state)
+
+
+class Processor:
+    """Checks and converts; holds nothing that changes."""
+
+    def __init__(self, config: HybridConfig, tokenizer: Tokenizer, normaliser: Normaliser) -> None:
+        """BAD_CHECKPOINT for an unknown action mode, a delta action of an unmeasured joint, or a bad template."""
+        self.config = config
+        self.tokenizer = tokenizer
+        self.normaliser = normaliser
+        if config.action_mode not in ("delta", "absolute"):
+            raise _bad_config(f"action_mode {config.action_mode!r}: use delta or absolute")
+        unmeasured = [name for name in config.action_names if name not in config.state_names]
+        if config.action_mode == "delta" and unmeasured:
+            raise _bad_config(f"action_mode delta, but action_names {unmeasured} are not among state_names")
+        if config.instruction_template.count("{instruction}") != 1:
+            raise _bad_config(f"instruction_template {config.instruction_template!r}: name {{instruction}} once")
+
+    def observation(self, observation: Observation) -> ModelObservation:
+        """Resize the views into the config's order and normalise the state; BAD_OBSERVATION for anything amiss."""
+        config = self.config
+        missing = [view for view in config.views if view not in observation.images]
+        extra = [view for view in observation.images if view not in config.views]
+        if missing or extra:
+            raise _bad_observation(f"views missing {missing}, unknown {extra}; give {list(config.views)}")
+        images = np.stack([_view(view, observation.images[view], config.image_size) for view in config.views])
+        return ModelObservation(images, self.normaliser.state(self._state(observation.state)))
+
+    def reference(self, state: np.ndarray) -> np.ndarray:
+        """The measured values of the action's joints, float64 [action_dim]; NaN for one that is not measured."""
+        measured = dict(zip(self.config.state_names, self._state(state), strict=True))
+        return np.array([measured.get(name, np.nan) for name in self.config.action_names], np.float64)
+
+    def actions(self, chunk: np.ndarray, reference: np.ndarray) -> np.ndarray:
+        """Convert a chunk to the robot's units.
+
+        Args:
+            chunk: float32 [horizon, action_dim], the policy's range.
+            reference: float64 [action_dim], the joints measured when the chunk's observation was taken. Each
+                row of a delta chunk is relative to them, as openpi and StarVLA train; absolute ignores them.
+
+        Returns:
+            float64 [horizon, action_dim], absolute, rad or m.
+
+        Raises:
+            FlashrtError: NOT_FINITE if a value comes out as NaN or infinity.
+        """
+        actions = self.normaliser.unnormalise_actions(chunk)
+        if self.config.action_mode == "delta":
+            actions = actions + reference
+        broken = ~np.isfinite(actions).all(axis=0)
+        if broken.any():
+            names = [name for name, bad in zip(self.config.action_names, broken, strict=True) if bad]
+            raise FlashrtError(ErrorCode.NOT_FINITE, f"actions of {', '.join(names)} are not finite; none is used")
+        return actions
+
+    def instruction(self, text: str) -> np.ndarray:
+        """Tokens of the instruction in the checkpoint's template, int64 [n].
+
+        Raises:
+            FlashrtError: BAD_INSTRUCTION if it is empty, too long, or holds the text of a special token.
+        """
+        if not text.strip():
+            raise FlashrtError(ErrorCode.BAD_INSTRUCTION, f"instruction {text!r} is empty; say what to do")
+        special = self.tokenizer.special_tokens_in(text)
+        if special:
+            raise FlashrtError(ErrorCode.BAD_INSTRUCTION, f"instruction {text[:80]!r}: leave out {', '.join(special)}")
+        tokens = self.tokenizer.encode(self.config.instruction_template.replace("{instruction}", text))
+        limit = self.config.max_instruction_tokens
+        if len(tokens) > limit:
+            raise FlashrtError(
+                ErrorCode.BAD_INSTRUCTION,
+                f"instruction {text[:80]!r} takes {len(tokens)} tokens in its template, the policy {limit} at most",
+            )
+        return tokens
+
+    def _state(self, state: np.ndarray) -> np.ndarray:
+        names = self.config.state_names
+        values = np.asarray(state)
+        if values.shape != (len(names),) or values.dtype.kind not in "fiu":
+            raise _bad_observation(
+                f"state is {values.dtype} {list(values.shape)}; give {len(names)} numbers: {', '.join(names)}"
+            )
+        values = values.astype(np.float64)
+        broken = [f"{name} {value}" for name, value in zip(names, values, strict=True) if not np.isfinite(value)]
+        if broken:
+            raise _bad_observation(f"state is not finite: {', '.join(broken)}")
+        return values
+
+
+def _view(view: str, image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    try:
+        return resize_with_pad(image, size)
+    except FlashrtError as error:
+        raise _bad_observation(f"view {view}: {error}") from error
+
+
+def _bad_observation(message: str) -> FlashrtError:
+    return FlashrtError(ErrorCode.BAD_OBSERVATION, f"observation: {message}")
+
+
+def _bad_config(message: str) -> FlashrtError:
+    return FlashrtError(ErrorCode.BAD_CHECKPOINT, f"config.json flashrt.{message}")

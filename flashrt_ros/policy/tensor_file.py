@@ -1,0 +1,209 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Safetensors files of which every byte is checked, and which are whole or not there.
+
+The metadata carries a document (JSON) and the sha256 of every tensor; the metadata's own `sha256` covers the whole
+header, written with zeros in its place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+
+DTYPE_BYTES = {"BOOL": 1, "U8": 1, "I8": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2}
+DTYPE_BYTES |= {"I32": 4, "U32": 4, "F32": 4, "I64": 8, "U64": 8, "F64": 8}
+LARGEST_HEADER = 100_000_000
+_LENGTH_BYTES = 8
+_NO_DIGEST = "0" * 64
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A named tensor to be written; `data` is its bytes."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    data: memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A tensor's place in a file: `nbytes` at `offset` from the start of the file."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+    nbytes: int
+    sha256: str
+
+
+class TensorFile:
+    """An open file whose header has been found whole. `document` is what was written with it."""
+
+    def __init__(self, path: Path, file: BufferedReader, document: dict[str, Any], entries: dict[str, Entry]) -> None:
+        self.path = path
+        self.document = document
+        self.entries = entries
+        self._file = file
+
+    def read_into(self, name: str, target: memoryview) -> None:
+        """Read a tensor's bytes into `target`; DAMAGED if they are not those that were written."""
+        entry = self.entries[name]
+        self._file.seek(entry.offset)
+        if self._file.readinto(target) != entry.nbytes or hashlib.sha256(target).hexdigest() != entry.sha256:
+            raise damaged(self.path, f"the bytes of {name} do not match their checksum")
+
+
+def encoded_header(format_name: str, document: dict[str, Any], tensors: Sequence[Tensor]) -> bytes:
+    """The first bytes of the file, length included; the tensors follow in their order."""
+    table: dict[str, Any] = {}
+    offset = 0
+    for tensor in tensors:
+        table[tensor.name] = {
+            "dtype": tensor.dtype,
+            "shape": list(tensor.shape),
+            "data_offsets": [offset, offset + tensor.data.nbytes],
+        }
+        offset += tensor.data.nbytes
+    digests = {tensor.name: hashlib.sha256(tensor.data).hexdigest() for tensor in tensors}
+    metadata = {
+        "format": format_name,
+        "sha256": _NO_DIGEST,
+        "document": json.dumps(document, allow_nan=False),
+        "tensors": json.dumps(digests),
+    }
+    header = json.dumps({"__metadata__": metadata, **table}).encode()
+    header += b" " * (-len(header) % _LENGTH_BYTES)
+    digest = hashlib.sha256(header).hexdigest()
+    header = header.replace(_NO_DIGEST.encode(), digest.encode(), 1)
+    return len(header).to_bytes(_LENGTH_BYTES, "little") + header
+
+
+def write_aside(path: Path, header: bytes, tensors: Sequence[Tensor]) -> None:
+    """Write a new file at `path` and wait until the disk has it; on failure none is left.
+
+    Raises:
+        FlashrtError: STORAGE, with the reason of the file system.
+    """
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    except OSError as error:
+        raise storage(path, error) from error
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(header)
+            for tensor in tensors:
+                file.write(tensor.data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise storage(path, error) from error
+
+
+def commit(aside: Path, path: Path) -> None:
+    """Give a file that was written aside its name, replacing one that has it; durable on return.
+
+    Raises:
+        FlashrtError: STORAGE, with the reason of the file system.
+    """
+    try:
+        os.rename(aside, path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise storage(path, error) from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the disk has the folder's names."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def open_checked(path: Path, format_name: str) -> Iterator[TensorFile]:
+    """Open a file and check its header; the tensors are checked as they are read.
+
+    Raises:
+        FlashrtError: UNKNOWN_CAPSULE if there is none, STORAGE if it cannot be read or is no plain file,
+            DAMAGED if it was not written by `write_aside` for `format_name`, or has changed since.
+    """
+    try:
+        # A link might lead out of the folder; a pipe would block.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise FlashrtError(ErrorCode.UNKNOWN_CAPSULE, f"{path}: there is no such file") from error
+    except OSError as error:
+        raise storage(path, error) from error
+    with open(descriptor, "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise FlashrtError(ErrorCode.STORAGE, f"{path}: not a plain file")
+        try:
+            yield _checked(path, file, status.st_size, format_name)
+        except OSError as error:
+            raise storage(path, error) from error
+
+
+def _checked(path: Path, file: BufferedReader, size: int, format_name: str) -> TensorFile:
+    length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
+    start = _LENGTH_BYTES + length
+    if not 0 < length <= min(LARGEST_HEADER, size - _LENGTH_BYTES):
+        raise damaged(path, f"{size} bytes, too few for its header")
+    header = file.read(length)
+    try:
+        table = json.loads(header)
+        metadata = table.pop("__metadata__")
+        digest = metadata["sha256"]
+        if metadata["format"] != format_name:
+            raise damaged(path, f"format {metadata['format']!r}, not {format_name!r}")
+        if hashlib.sha256(header.replace(digest.encode(), _NO_DIGEST.encode(), 1)).hexdigest() != digest:
+            raise damaged(path, "its header does not match its checksum")
+        digests = json.loads(metadata["tensors"])
+        entries = {name: _entry(start, fields, digests[name]) for name, fields in table.items()}
+        document = dict(json.loads(metadata["document"]))
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise damaged(path, f"no readable {format_name} header ({type(error).__name__}: {error})") from error
+    end = start
+    for entry in entries.values():
+        if entry.offset != end:
+            raise damaged(path, "its table of tensors has a gap or an overlap")
+        end += entry.nbytes
+    if end != size:
+        raise damaged(path, f"{size} bytes, its header says {end}")
+    return TensorFile(path, file, document, entries)
+
+
+def _entry(start: int, fields: dict[str, Any], digest: str) -> Entry:
+    begin, end = fields["data_offsets"]
+    nbytes = DTYPE_BYTES[fields["dtype"]]
+    for extent in fields["shape"]:
+        nbytes *= extent
+    if nbytes != end - begin or any(type(extent) is not int or extent < 0 for extent in fields["shape"]):
+        raise ValueError(f"{fields['dtype']} {fields['shape']} does not take {end - begin} bytes")
+    return Entry(fields["dtype"], tuple(fields["shape"]), start + begin, nbytes, digest)
+
+
+def damaged(path: Path, problem: str) -> FlashrtError:
+    """A file that cannot be trusted."""
+    return FlashrtError(ErrorCode.DAMAGED, f"{path}: {problem}; nothing of it is used, delete it or copy it anew")
+
+
+def storage(path: Path, error: OSError) -> FlashrtError:
+    """What the file system answered."""
+    return FlashrtError(ErrorCode.STORAGE, f"{path}: {error.strerror or error}")

@@ -1,0 +1,148 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Capsules to and from the disk on a thread of their own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import TypeVar
+
+from flashrt_ros.policy.capsule_folder import CapsuleFolder, Newest
+from flashrt_ros.runtime.buffers import BufferSet
+from flashrt_ros.runtime.capsule import Capsule
+from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+from flashrt_ros.runtime.manifest import Manifest
+
+Result = TypeVar("Result")
+
+
+class CapsuleWriter:
+    """Does the work of one folder in the order of the calls. No call waits for the disk: each gives a future.
+
+    A future's result or FlashrtError is there when the disk has answered; its callbacks run on the writer's thread
+    and must be short. A future of a write that a newer one of the same name overtook is cancelled.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        size_limit: int,
+        buffers: BufferSet,
+        manifest: Manifest,
+        is_pinned: Callable[[str], bool],
+        queue_limit: int = 8,
+    ) -> None:
+        """Take the folder; STORAGE if it cannot be used or another process uses it.
+
+        Args:
+            folder: is made if absent.
+            size_limit: bytes of capsule files.
+            buffers: whose state the capsules hold.
+            manifest: what a capsule that is read must equal.
+            is_pinned: whether the size limit must spare a capsule; called on the writer's thread.
+            queue_limit: writes that may wait, each holding its capsule's bytes; one more is refused.
+        """
+        self._folder = CapsuleFolder(Path(folder), size_limit)
+        self._buffers = buffers
+        self._manifest = manifest
+        self._is_pinned = is_pinned
+        self._queue_limit = queue_limit
+        self._lock = threading.Lock()
+        self._closed = False
+        self._waiting: dict[str, tuple[Capsule, Future[Path]]] = {}
+        self._durable: set[str] = set()
+        self._executor = ThreadPoolExecutor(1, "capsule_writer")
+
+    def write(self, capsule: Capsule) -> Future[Path]:
+        """Save a capsule; the result is its file, safe on the disk.
+
+        Errors: BAD_NAME, OVER_BUDGET, STORAGE; BUSY if too many writes wait; INACTIVE after `close`.
+        """
+        with self._lock:
+            self._durable.discard(capsule.name)
+            overtaken = self._waiting.pop(capsule.name, None)
+            if len(self._waiting) >= self._queue_limit:
+                future: Future[Path] = _failed(
+                    ErrorCode.BUSY,
+                    f"capsule {capsule.name} is not saved: {len(self._waiting)} others wait for the disk",
+                )
+            else:
+                future = self._submit(lambda: self._write(capsule))
+                self._waiting[capsule.name] = (capsule, future)
+        if overtaken is not None:
+            overtaken[1].cancel()
+        return future
+
+    def remove(self, name: str) -> Future[None]:
+        """Delete a capsule's file; errors: BAD_NAME, UNKNOWN_CAPSULE, STORAGE, INACTIVE after `close`."""
+        with self._lock:
+            self._durable.discard(name)
+            return self._submit(lambda: self._folder.remove(name))
+
+    def read(self, name: str, foreign: bool = False) -> Future[Capsule]:
+        """Read a capsule, checked; as `read_capsule`."""
+        with self._lock:
+            return self._submit(lambda: self._read(name, foreign))
+
+    def newest(self) -> Future[Newest]:
+        """Find the newest capsule that is whole and fits the manifest, and why others were passed over."""
+        with self._lock:
+            return self._submit(self._newest)
+
+    def is_durable(self, name: str) -> bool:
+        """Whether the newest capsule of that name that was written or read here is safe on the disk."""
+        return name in self._durable and name in self._folder
+
+    def flush(self, timeout: float) -> bool:
+        """Wait until all earlier calls are done, callbacks included; False if `timeout` seconds were too short."""
+        with self._lock:
+            marker = self._submit(lambda: None)
+        return not wait([marker], timeout).not_done
+
+    def close(self, timeout: float) -> bool:
+        """Finish all earlier calls and let the folder go; what is not done in `timeout` seconds is cancelled."""
+        with self._lock:
+            last = self._submit(self._folder.close)
+            self._closed = True
+        finished = not wait([last], timeout).not_done
+        self._executor.shutdown(wait=finished, cancel_futures=not finished)
+        return finished
+
+    def _submit(self, work: Callable[[], Result]) -> Future[Result]:
+        if self._closed:
+            return _failed(ErrorCode.INACTIVE, "the capsule writer is closed")
+        return self._executor.submit(work)
+
+    def _write(self, capsule: Capsule) -> Path:
+        with self._lock:
+            # Another one may have overtaken this one just before it could be cancelled.
+            if self._waiting.get(capsule.name, (None,))[0] is capsule:
+                del self._waiting[capsule.name]
+        path = self._folder.write(capsule, self._buffers, self._is_pinned)
+        self._mark_durable(capsule.name)
+        return path
+
+    def _read(self, name: str, foreign: bool) -> Capsule:
+        capsule = self._folder.read(name, self._buffers, self._manifest, foreign)
+        self._mark_durable(name)
+        return capsule
+
+    def _newest(self) -> Newest:
+        newest = self._folder.newest(self._buffers, self._manifest)
+        if newest.capsule is not None:
+            self._mark_durable(newest.capsule.name)
+        return newest
+
+    def _mark_durable(self, name: str) -> None:
+        with self._lock:
+            if name not in self._waiting:
+                self._durable.add(name)
+
+
+def _failed(code: ErrorCode, message: str) -> Future[Result]:
+    future: Future[Result] = Future()
+    future.set_exception(FlashrtError(code, message))
+    return future
