@@ -1,0 +1,53 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Give a run a ROS domain of its own, so that several on one machine, or a robot's, do not hear each other.
+
+`python -m flashrt_ros.tools.ros_domain COMMAND ...` runs a command in such a domain.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+
+DOMAINS = range(60, 102)
+"""Above what people choose by hand, below the ports that Linux gives to clients."""
+
+
+def claim() -> socket.socket:
+    """Set ROS_DOMAIN_ID to a domain that no other claim holds, visible on this machine only.
+
+    A bound abstract socket is the claim: it needs no file, and the kernel frees it when the last process that has it ends.
+
+    Returns:
+        The claim, to be kept open as long as the domain is used; commands that are run inherit it.
+
+    Raises:
+        OSError: all domains are taken.
+    """
+    for domain in DOMAINS:
+        claimed = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            claimed.bind(f"\0flashrt_ros_domain_{domain}")
+        except OSError:
+            claimed.close()
+            continue
+        claimed.set_inheritable(True)
+        os.environ["ROS_DOMAIN_ID"] = str(domain)
+        os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
+        return claimed
+    raise OSError(f"all ROS domains from {DOMAINS[0]} to {DOMAINS[-1]} are in use; end other runs of flashrt_ros")
+
+
+def main() -> None:
+    """Run the command line's command in a domain of its own."""
+    command = sys.argv[1:]
+    if not command:
+        sys.exit("usage: python -m flashrt_ros.tools.ros_domain COMMAND [ARGUMENT ...]")
+    _claimed = claim()  # inherited by the command
+    os.execvp(command[0], command)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Isolation and facts that all tests share."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+
+from flashrt_ros.tools import ros_domain
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep this process, and what it starts, in a ROS domain of its own."""
+    config.stash[pytest.StashKey[object]()] = ros_domain.claim()
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The checkout."""
+    return ROOT
+
+
+def importable(module: str) -> bool:
+    """Whether a module is there, without importing it."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def require(module: str, reason: str) -> None:
+    """Skip a test where a module is absent, or fail it when FLASHRT_REQUIRE names the module (comma-separated)."""
+    if importable(module):
+        return
+    if module in os.environ.get("FLASHRT_REQUIRE", "").split(","):
+        pytest.fail(f"{module} cannot be imported, and FLASHRT_REQUIRE asks for it: {reason}")
+    pytest.skip(f"{module} cannot be imported: {reason}")
