@@ -98,7 +98,8 @@ def _shape(kind: int, size: _Points) -> tuple[_Points, _Points | None]:
     if kind == mujoco.mjtGeom.mjGEOM_CAPSULE:
         radius, half, _ = size
         ball = radius * np.concatenate([circle, circle[:, [0, 2, 1]], circle[:, [2, 0, 1]]])
-        return np.concatenate([ball - (0, 0, half), ball + (0, 0, half)]), None
+        lift = np.array([0.0, 0.0, half])
+        return np.concatenate([ball - lift, ball + lift]), None
     raise ValueError(f"cannot draw a shape of type {mujoco.mjtGeom(kind).name}")
 
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import os
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import mujoco
 import numpy as np
@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from flashrt_ros.demo.drawing import DrawnRenderer
 from flashrt_ros.demo.world import World
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+
+if TYPE_CHECKING:
+    from mujoco.egl import GLContext
 
 VIEWS = ("front", "wrist")
 RENDERERS = ("auto", "egl", "drawn")
@@ -64,11 +67,7 @@ class EglRenderer:
         size = world.model.vis.global_
         size.offwidth, size.offheight = width, height
         try:
-            # Named here rather than through MUJOCO_GL, which counts only before the first import of mujoco.
-            from mujoco.egl import GLContext
-
-            self._gl = GLContext(width, height)
-            self._gl.make_current()
+            self._gl = _current_context(width, height)
             self._context = mujoco.MjrContext(world.model, mujoco.mjtFontScale.mjFONTSCALE_50.value)
         # PyOpenGL says in any of these ways that libEGL is missing or has no driver.
         except (ImportError, AttributeError, OSError, RuntimeError, mujoco.FatalError) as error:
@@ -107,6 +106,19 @@ class EglRenderer:
         """See Renderer."""
         self._context.free()
         self._gl.free()
+
+
+def _current_context(width: int, height: int) -> GLContext:
+    # Imported here rather than chosen through MUJOCO_GL, which counts only before the first import of mujoco.
+    from mujoco.egl import GLContext
+    from OpenGL.error import Error  # type: ignore[import-untyped]
+
+    try:
+        context = GLContext(width, height)
+        context.make_current()
+    except Error as error:
+        raise RuntimeError(str(error)) from error
+    return context
 
 
 def _fixed_camera(world: World, view: str) -> mujoco.MjvCamera:

@@ -34,7 +34,7 @@ _DARK = {
 }
 _LIT = {"red": (1.0, 0.15, 0.15), "green": (0.2, 1.0, 0.25), "blue": (0.2, 0.4, 1.0), "yellow": (1.0, 0.95, 0.2)}
 
-# mjSTATE_FULLPHYSICS lacks the solver's warm start and the targets, without which the next step differs in its last bits.
+# mjSTATE_FULLPHYSICS lacks the targets and the solver's warm start, without which the next step differs somewhat.
 _STATE = mujoco.mjtState.mjSTATE_INTEGRATION
 _HEADER = struct.Struct("<8s32sQ4?I")  # magic, digest of the model, seed, lights, number of float64 that follow
 _MAGIC = b"FRTWRLD1"
@@ -117,8 +117,9 @@ class World:
         if not np.isfinite(wanted).all():
             bad = JOINTS[int(np.argmin(np.isfinite(wanted)))]
             raise FlashrtError(ErrorCode.BAD_REQUEST, f"target of joint {bad} is not finite: {wanted.tolist()}")
+        substeps = self.substeps(dt)
         self.data.ctrl[:] = wanted
-        mujoco.mj_step(self.model, self.data, nstep=self.substeps(dt))
+        mujoco.mj_step(self.model, self.data, nstep=substeps)
         if any(self.data.warning[kind].number for kind in _INSTABILITIES):
             raise FlashrtError(
                 ErrorCode.NOT_FINITE, f"the physics became unstable at {self.time:.3f} s: reset or load the world"
