@@ -99,6 +99,7 @@ class Episode:
         return self.store.get(name) if name in self.store else None
 
     def require_head(self) -> Boundary:
+        """The head; NOT_BEGUN before the first `begin`."""
         if self.live.head is None:
             raise not_begun()
         return self.live.head

@@ -17,6 +17,7 @@ def key_from_seed(seed: int) -> int:
 
 
 def seed_from_key(key: int) -> int:
+    """The seed whose key this is."""
     return key & _MASK
 
 

@@ -177,6 +177,8 @@ class Session:
         """Make a capsule the head.
 
         Args:
+            name: the capsule's, or `episode_start`.
+            mode: what becomes of the planned chunk.
             rebuild: run its recipe where its bytes do not fit this policy or device; it prefills, and the
                 result is not byte-exact.
 

@@ -46,12 +46,14 @@ def session_buffers(config: SessionConfig) -> list[Buffer]:
 
 
 def write_instruction(b: BufferSet, tokens: np.ndarray) -> None:
+    """Put the tokens of the instruction in force, int64 [n]."""
     b["instruction"].zero_()
     b["instruction"][: len(tokens)] = torch.from_numpy(tokens)
     b["instruction_length"][0] = len(tokens)
 
 
 def read_instruction(b: BufferSet) -> np.ndarray:
+    """The tokens of the instruction in force, int64 [n], as a copy."""
     return np.array(b["instruction"][: int(b["instruction_length"][0])])
 
 

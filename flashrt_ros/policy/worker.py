@@ -26,7 +26,7 @@ class _Job:
             return
         try:
             self.future.set_result(self.run())
-        except BaseException as raised:  # noqa: BLE001 - the submitter sees it through the future
+        except BaseException as raised:
             self.future.set_exception(raised)
 
 

@@ -33,6 +33,7 @@ class Saved:
 
     @property
     def nbytes(self) -> int:
+        """Bytes held."""
         return sum(part.nbytes for part in self.ranges)
 
 
@@ -74,9 +75,11 @@ class CpuBackend:
         self._threads = threads
 
     def allocate(self, nbytes: int, memory: Memory) -> torch.Tensor:
+        """A zeroed uint8 tensor; device and host memory are the same here."""
         return torch.zeros(nbytes, dtype=torch.uint8)
 
     def capture(self, stage: Stage, buffers: BufferSet) -> Replay:
+        """A call of the stage; counted in `captures`."""
         self.captures += 1
 
         def replay() -> None:
@@ -86,17 +89,21 @@ class CpuBackend:
         return replay
 
     def save(self, buffers: BufferSet, ranges: Sequence[Range]) -> Saved:
+        """Copy ranges out of the state arenas."""
         data = tuple(_arena_range(buffers, part).clone() for part in ranges)
         return Saved(tuple(ranges), data)
 
     def load(self, buffers: BufferSet, saved: Saved) -> None:
+        """Copy saved bytes back to where they came from."""
         for part, data in zip(saved.ranges, saved.data, strict=True):
             _arena_range(buffers, part).copy_(data)
 
     def fence(self) -> str:
+        """Nothing is outstanding on a CPU, and torch raises its errors at once."""
         return ""
 
     def numerics(self) -> Mapping[str, str]:
+        """Instruction set, threads and torch version: what a CPU result's bytes depend on."""
         return {
             "backend": self.name,
             "device": torch.backends.cpu.get_cpu_capability(),

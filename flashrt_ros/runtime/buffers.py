@@ -46,10 +46,12 @@ class Buffer:
 
     @property
     def nbytes(self) -> int:
+        """Bytes of the whole buffer."""
         return math.prod(self.shape) * self.dtype.itemsize
 
     @property
     def row_nbytes(self) -> int:
+        """Bytes of one leading row."""
         return self.nbytes // self.shape[0]
 
 
@@ -97,9 +99,11 @@ class BufferSet:
         return name in self._views
 
     def of_kind(self, *kinds: Kind) -> list[Buffer]:
+        """The buffers of these kinds, in arena order."""
         return [spec for spec in self.specs.values() if spec.kind in kinds]
 
     def state(self, scopes: Collection[Scope] = SCOPES) -> list[Buffer]:
+        """The state buffers of these scopes, in arena order."""
         return [spec for spec in self.of_kind("state") if spec.scope in scopes]
 
     def live_bytes(self, name: str, cursors: Mapping[str, int]) -> torch.Tensor:

@@ -30,6 +30,7 @@ class Capsule:
 
     @property
     def nbytes(self) -> int:
+        """Bytes of saved state."""
         return self.small.nbytes + self.rows.nbytes
 
     def regions(self, buffers: BufferSet) -> Iterator[tuple[Buffer, torch.Tensor]]:

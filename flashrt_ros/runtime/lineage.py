@@ -27,6 +27,7 @@ class Rows:
     depth: int = 0
 
     def append(self, ends: Mapping[str, int]) -> Rows:
+        """Continue the chain up to new cursors."""
         return Rows(self, dict(ends), self.depth + 1)
 
     def until(self, cursor: str, row: int) -> Rows:
@@ -68,6 +69,7 @@ class Boundary:
 
     @property
     def cursors(self) -> Mapping[str, int]:
+        """Live rows by cursor name."""
         return self.rows.ends
 
 
@@ -81,6 +83,7 @@ class JournalEntry:
 
     @property
     def nbytes(self) -> int:
+        """Bytes held."""
         return self.small.nbytes + (self.rows.nbytes if self.rows else 0)
 
 
@@ -101,12 +104,15 @@ class Journal:
             self.discard(next(iter(self._entries)))
 
     def discard(self, boundary_id: str) -> None:
+        """Forget an entry, if there is one."""
         entry = self._entries.pop(boundary_id, None)
         if entry is not None:
             self.nbytes -= entry.nbytes
 
     def get(self, boundary_id: str) -> JournalEntry | None:
+        """The entry of a boundary; None once it has left."""
         return self._entries.get(boundary_id)
 
     def entries(self) -> list[JournalEntry]:
+        """All entries, the oldest first."""
         return list(self._entries.values())

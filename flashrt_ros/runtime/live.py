@@ -38,6 +38,7 @@ class LiveState:
 
     @property
     def head(self) -> Boundary | None:
+        """The newest committed boundary."""
         return self._head.boundary if self._head is not None else None
 
     @contextmanager
@@ -189,4 +190,5 @@ class LiveState:
 
 
 def not_begun() -> FlashrtError:
+    """What every verb answers that needs an episode."""
     return FlashrtError(ErrorCode.NOT_BEGUN, "no episode has begun; call begin, or run the policy with an instruction")

@@ -33,6 +33,7 @@ def differences(expected: Manifest, found: Mapping[str, Mapping[str, str]]) -> l
 
 
 def sha256(*chunks: bytes | memoryview) -> str:
+    """Hex digest of the chunks, one behind the other."""
     digest = hashlib.sha256()
     for chunk in chunks:
         digest.update(chunk)

@@ -29,8 +29,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The steps from one boundary to the next. They write rows [first_row, first_row + rows) of every
-    buffer that is bounded by "position"; AT_CURSOR: behind the live rows; None: no row is written."""
+    """The steps from one boundary to the next.
+
+    They write rows [first_row, first_row + rows) of every buffer that is bounded by "position"; AT_CURSOR:
+    behind the live rows; None: no row is written.
+    """
 
     steps: tuple[Step, ...]
     rows: int = 0
@@ -43,9 +46,11 @@ class Computation(Protocol):
     stage_sizes: tuple[int, ...]
     faults: tuple[str, ...]
 
-    def buffers(self) -> list[Buffer]: ...
+    def buffers(self) -> list[Buffer]:
+        """Every buffer that the stages use, FAULT among them."""
 
-    def stages(self) -> list[Stage]: ...
+    def stages(self) -> list[Stage]:
+        """Every stage, in an order in which they can be captured."""
 
 
 class Plan:
@@ -66,11 +71,13 @@ class Plan:
         self._replays = {stage.name: self.backend.capture(stage, self.buffers) for stage in self._stages}
 
     def run(self, step: Step) -> None:
+        """Fill the stage's inputs and replay it."""
         if step.fill is not None:
             step.fill(self.buffers)
         self._replays[step.stage]()
 
     def clear_faults(self) -> None:
+        """Forget what earlier stages flagged."""
         self.buffers[FAULT].zero_()
 
     def fence(self) -> str:
@@ -85,6 +92,7 @@ class Plan:
         return split(rows, self.stage_sizes)
 
     def manifest(self) -> Manifest:
+        """What must be equal for this plan's bytes to mean the same elsewhere."""
         return {
             **self._manifest,
             "layout": layout(self.buffers.state()),

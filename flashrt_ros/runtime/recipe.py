@@ -31,6 +31,8 @@ class Root:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Instruct:
+    """Another instruction, appended to the running episode."""
+
     instruction: str
 
 
@@ -50,7 +52,7 @@ class Remember:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Act:
-    pass
+    """A chunk was drawn."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
