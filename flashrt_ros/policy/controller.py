@@ -1,0 +1,295 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What command_node does, without ROS: events in, commands and reports out.
+
+Two kinds differ in what paces the ticks: a timer (timed.py) or simulated time (lockstep.py).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from flashrt_ros.policy.action_queue import ActionQueue, Chunk, UnfitChunkError, arrange_rows
+from flashrt_ros.policy.contract import Contract
+from flashrt_ros.policy.gate import Gate, GateState
+from flashrt_ros.policy.limits import Saturation
+from flashrt_ros.policy.measured_joints import MeasuredJoints
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutedTick:
+    """One control tick, as `Executed` reports it."""
+
+    stamp: int
+    epoch: int
+    active: bool
+    chunk_id: int
+    cursor: int
+    remaining: int
+    steps: int
+    infer: bool
+
+
+class Output(Protocol):
+    """Where a controller's results go, in the order in which they happen."""
+
+    def command(self, stamp: int, positions: NDArray[np.float64]) -> None:
+        """Send joint targets [joints] to the robot; `stamp` is the tick's time, ns."""
+        ...
+
+    def executed(self, tick: ExecutedTick) -> None:
+        """Report a tick."""
+        ...
+
+    def gate(self, state: GateState) -> None:
+        """Report a change of the gate."""
+        ...
+
+
+class Controller(ABC):
+    """Gate, queue, limits and measured joints, and what each event does to them."""
+
+    def __init__(self, contract: Contract, output: Output, gate: Gate, now: Callable[[], int]) -> None:
+        """`now` returns ROS time in ns."""
+        action = contract.action
+        self.gate = gate
+        self.queue = ActionQueue(action.period)
+        self.saturation = Saturation(action.joints, action.limits)
+        self.joints = MeasuredJoints(action.joints, round(contract.observation.state.max_age * 1e9))
+        self.steps = 0
+        self.dropped: Counter[str] = Counter()
+        """Chunks and states that were not used, by reason."""
+        self.late_ticks = 0
+        """Ticks of an open gate without a row to run."""
+        self._contract = contract
+        self._action = action
+        self._output = output
+        self._now = now
+        self._asked_at: int | None = None
+        self._newest_chunk = 0
+        self._commanded: NDArray[np.float64] | None = None
+
+    # ---- events ----
+
+    def activate(self) -> None:
+        """Let the next RUNNING arm the gate."""
+        self.gate.active = True
+        self._explain("spent: a newer epoch arms the gate" if self.gate.running else "held")
+        self._wake()
+
+    def deactivate(self) -> None:
+        """Close the gate for good: with the safety action where it was open."""
+        self._close("inactive")
+        self.gate.active = False
+
+    def policy_state(self, epoch: int, *, running: bool, step_limit: int, reason: str) -> None:
+        """Follow the policy's epoch and state."""
+        if epoch < self.gate.epoch:
+            self.dropped["state of an older epoch"] += 1
+            return
+        before = self.gate.state
+        raised = self.gate.adopt(epoch, running=running, step_limit=step_limit, reason=reason, now=self._now())
+        if raised:
+            self.steps = 0
+        if raised or (before.open and not self.gate.open):
+            self._stop(was_open=before.open, raised=raised)
+        if self.gate.state != before:
+            self._output.gate(self.gate.state)
+        self._wake()
+
+    def chunk(
+        self,
+        *,
+        epoch: int,
+        chunk_id: int,
+        observation_stamp: int,
+        names: Sequence[str],
+        data: ArrayLike,
+        horizon: int,
+        start: int,
+        dt: int,
+        exact: bool,
+    ) -> None:
+        """Take a chunk for the next tick, or drop it and count why. Arguments as in ActionChunk; times in ns."""
+        if epoch != self.gate.epoch:
+            self.dropped["another epoch"] += 1
+            return
+        if not self.gate.armed:
+            self.dropped["gate closed"] += 1
+            return
+        try:
+            rows = arrange_rows(
+                self._action.joints, self._action.period, names=names, data=data, horizon=horizon, start=start, dt=dt
+            )
+        except UnfitChunkError as unfit:
+            self.dropped[unfit.fault] += 1
+            self._close(f"bad_chunk: chunk {chunk_id}: {unfit}", fault=True)
+            return
+        self._asked_at = None
+        if not self.gate.fresh(observation_stamp, exact=exact):
+            self.dropped["observed before the gate closed"] += 1
+        elif observation_stamp > self._now() + self.joints.max_age:
+            self.dropped["observed in the future"] += 1
+        elif chunk_id <= self._newest_chunk:
+            self.dropped["repeated"] += 1
+        else:
+            self._newest_chunk = chunk_id
+            self.queue.stage(Chunk(epoch, chunk_id, observation_stamp, rows, start, exact))
+        self._wake()
+
+    def measured(self, names: Sequence[str], positions: ArrayLike, stamp: int) -> None:
+        """Take measured joints; `stamp` in ns."""
+        self.joints.update(names, positions, stamp)
+        self._wake()
+
+    def enable(self, enabled: bool) -> None:
+        """Follow the external enable input: false closes the gate now, true arms nothing by itself."""
+        if enabled == self.gate.enabled:
+            return
+        self.gate.enabled = enabled
+        if enabled:
+            self._explain("enabled: run again")
+        else:
+            self._close("disabled: enable, then run again")
+
+    def heartbeat_lost(self) -> None:
+        """Close the gate: the policy has been silent for longer than the contract allows."""
+        if self.gate.armed:
+            self._close(f"heartbeat: none from the policy for {self._contract.heartbeat_timeout:g} s", fault=True)
+
+    def hold(self) -> str:
+        """Stop and hold; ends a release. Returns why the arm could not be commanded to hold; empty: it was."""
+        self.gate.released = False
+        trouble = "" if self.gate.open else self.joints.trouble(self._now())
+        was_open = self.gate.open
+        self._close("hold: run again to move")
+        if not was_open and not trouble:
+            self._hold_measured()
+        return trouble
+
+    def release(self) -> None:
+        """Close the gate and send nothing, not even the safety action, so that something else can move the arm."""
+        self.gate.released = True
+        self.gate.close("released: call ~/hold, then run again", self._now())
+        self._forget_plan()
+        self._commanded = None
+        self._output.gate(self.gate.state)
+
+    # ---- what a pace adds ----
+
+    @abstractmethod
+    def _stop(self, *, was_open: bool, raised: bool) -> None:
+        """Forget the plan and do the safety action; `raised`: a higher epoch asked for it."""
+
+    @abstractmethod
+    def _hold_measured(self) -> None:
+        """Command the measured joints once."""
+
+    def _send(self, tick: int, positions: NDArray[np.float64]) -> None:
+        self._output.command(tick, positions)
+
+    @abstractmethod
+    def _wake(self) -> None:
+        """React to an event that a waiting tick may have waited for."""
+
+    @abstractmethod
+    def _replacement_is_due(self) -> bool:
+        """Return whether the staged chunk shall run from this tick on."""
+
+    # ---- a tick ----
+
+    def _run_tick(self, tick: int) -> None:
+        """Open or replace where a chunk is due, run one row, report."""
+        gate, queue = self.gate, self.queue
+        if gate.open:
+            trouble = self.joints.trouble(tick)
+            if trouble:
+                self._close(f"joints: {trouble}", fault=True)
+        due = gate.armed and queue.staged is not None and self._replacement_is_due()
+        if due and self._opens(tick) and not queue.replace():
+            self.dropped["late: all its rows are past"] += 1
+        row = queue.take(tick) if gate.open else None
+        if row is not None and self._commanded is not None:
+            self._commanded = self.saturation.apply(row, self._commanded)
+            self.steps += 1
+            self._send(tick, self._commanded)
+        elif gate.open:
+            self.late_ticks += 1
+        self._report(tick, active=row is not None)
+        if gate.open and 0 < gate.step_limit <= self.steps:
+            self._close("step_limit")
+
+    def _opens(self, tick: int) -> bool:
+        """Open the armed gate if the staged chunk begins where the arm is. Returns whether it is open."""
+        if self.gate.open:
+            return True
+        trouble = self.joints.trouble(tick)
+        if trouble or self.joints.positions is None:
+            self.queue.clear()
+            self.dropped["no fresh measured joints"] += 1
+            self._explain(f"joints: {trouble}")
+            return False
+        first, measured = self.queue.first_due(), self.joints.positions
+        worst = int(np.argmax(np.abs(first - measured)))
+        if abs(first[worst] - measured[worst]) > self._action.start_tolerance:
+            self._close(
+                f"start_tolerance: joint '{self._action.joints[worst]}' would start at {first[worst]:.4f}, it is "
+                f"measured at {measured[worst]:.4f}, allowed is {self._action.start_tolerance:g}",
+                fault=True,
+            )
+            return False
+        self._commanded = self.saturation.within_position(measured)
+        self.gate.pass_commands()
+        self._output.gate(self.gate.state)
+        return True
+
+    def _report(self, tick: int, *, active: bool) -> None:
+        queue = self.queue
+        infer = self._needs_inference()
+        if infer:
+            self._asked_at = tick
+        self._output.executed(
+            ExecutedTick(
+                tick, self.gate.epoch, active, queue.chunk_id, queue.cursor, queue.remaining, self.steps, infer
+            )
+        )
+
+    def _needs_inference(self) -> bool:
+        if not self.gate.armed or self._asked_at is not None or self.queue.staged is not None:
+            return False
+        left = self.queue.remaining
+        enough = 0 < self.gate.step_limit <= self.steps + left
+        return left <= self._action.threshold and not enough
+
+    # ---- closing ----
+
+    def _close(self, reason: str, *, fault: bool = False) -> None:
+        was_open = self.gate.close(reason, self._now(), fault=fault)
+        self._stop(was_open=was_open, raised=False)
+        self._output.gate(self.gate.state)
+        self._wake()
+
+    def _forget_plan(self) -> None:
+        self.queue.clear()
+        self._asked_at = None
+        self._newest_chunk = 0
+
+    def _explain(self, reason: str) -> None:
+        """Change the reason of a closed gate; a new number in the same complaint is not worth a message."""
+        if self.gate.reason.partition(":")[0] != reason.partition(":")[0]:
+            self.gate.reason = reason
+            self._output.gate(self.gate.state)
+
+    def _time_went_back(self, before: int, now: int) -> None:
+        """Drop what belongs to a time that no longer is, and wait for a newer epoch."""
+        if self.joints.stamp > now:
+            self.joints.clear()
+        self._close(f"time: went back by {(before - now) / 1e9:.3f} s", fault=True)
+        self._commanded = None

@@ -1,0 +1,43 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Saturation: no command leaves the position limits or exceeds the step limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flashrt_ros.policy.contract import Limits
+
+_ROUNDING = 1e-9
+
+
+class Saturation:
+    """Bounds commands by position, and by the change from the command before; counts what it changed."""
+
+    def __init__(self, joints: Sequence[str], limits: Limits) -> None:
+        self._joints = tuple(joints)
+        self._low = np.array(limits.low)
+        self._high = np.array(limits.high)
+        self._step = np.array(limits.step)
+        self._saturated = np.zeros(len(self._joints), dtype=np.int64)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Rows that were changed, by joint; joints that never were are left out."""
+        return {name: int(count) for name, count in zip(self._joints, self._saturated, strict=True) if count}
+
+    def within_position(self, positions: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return `positions` [joints] moved into the position limits; not counted."""
+        return np.clip(positions, self._low, self._high)
+
+    def apply(self, row: NDArray[np.float64], before: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return `row` [joints] within the position limits and one step of `before`, the command before.
+
+        `before` must be within the position limits: then so is every point between it and a bounded row.
+        """
+        bounded = np.clip(np.clip(row, self._low, self._high), before - self._step, before + self._step)
+        self._saturated += np.abs(bounded - row) > _ROUNDING
+        return bounded

@@ -1,0 +1,101 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Control in simulated time that waits for commands: the same chunks give the same commands, however long they take.
+
+The robot shows an instant (clock, joints, images) and waits for the command stamped with it. A tick that cannot be done
+yet is kept, and every event looks at it again; nothing blocks. A closed gate sends one safety action for each closing
+and each raised epoch, so that an instant after it can be observed, and then time stands still.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flashrt_ros.policy.contract import Contract
+from flashrt_ros.policy.controller import Controller, Output
+from flashrt_ros.policy.gate import Gate
+
+
+class LockstepController(Controller):
+    """Ticks come from /clock, each done when the joints of its instant, and a chunk where one is due, have come."""
+
+    def __init__(
+        self, contract: Contract, output: Output, gate: Gate, now: Callable[[], int], apply_after: int
+    ) -> None:
+        """`now` returns the newest clock value; a chunk applies `apply_after` rows after its observation's tick."""
+        super().__init__(contract, output, gate, now)
+        self._apply_after = apply_after
+        self._waiting: int | None = None
+        self._shown: int | None = None
+        self._owed = 0
+        self._sent: tuple[int, NDArray[np.float64], bool] | None = None
+
+    def clock(self, stamp: int) -> None:
+        """Take an instant of simulated time, ns. The robot may repeat one whose command it has not seen."""
+        if stamp == self._shown:
+            self._repeat(stamp)
+            return
+        if self._shown is not None and stamp < self._shown:
+            self._time_went_back(self._shown, stamp)
+        self._shown = self._waiting = stamp
+        self._wake()
+
+    def release(self) -> None:
+        """Send nothing more; simulated time stands still."""
+        self._owed = 0
+        super().release()
+
+    def _stop(self, *, was_open: bool, raised: bool) -> None:
+        self._forget_plan()
+        self._owed += was_open or raised
+
+    def _hold_measured(self) -> None:
+        self._commanded = None
+        self._owed += 1
+        self._wake()
+
+    def _replacement_is_due(self) -> bool:
+        staged = self.queue.staged
+        return staged is not None and (
+            self.queue.remaining == 0 or self.queue.rows_run_since(staged.observation_stamp) >= self._apply_after
+        )
+
+    def _send(self, tick: int, positions: NDArray[np.float64]) -> None:
+        self._waiting = None
+        self._sent = (tick, positions, not self.gate.open)
+        super()._send(tick, positions)
+
+    def _repeat(self, stamp: int) -> None:
+        if self._sent is None:
+            return
+        tick, positions, safety = self._sent
+        if tick == stamp and (safety or self.gate.open):
+            super()._send(tick, positions)
+
+    def _wake(self) -> None:
+        tick, measured = self._waiting, self.joints.positions
+        if tick is None or measured is None or self.joints.stamp < tick:
+            return
+        if self.gate.released or not self.gate.active:
+            return
+        if self._owed:
+            self._owed -= 1
+            held = measured if self._commanded is None else self._commanded
+            self._send(tick, self.saturation.within_position(held))
+            self._report(tick, active=False)
+        elif self.gate.armed:
+            if not self._chunk_is_missing():
+                self._run_tick(tick)
+            elif self._asked_at is None:
+                self._report(tick, active=False)
+
+    def _chunk_is_missing(self) -> bool:
+        """Return whether this tick must wait for a chunk: nothing is left to run, or the one asked for is due."""
+        if self.queue.staged is not None:
+            return False
+        if self.queue.remaining == 0:
+            return True
+        return self._asked_at is not None and self.queue.rows_run_since(self._asked_at) >= self._apply_after

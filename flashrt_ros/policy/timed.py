@@ -1,0 +1,45 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Control at a fixed rate: ticks come from a timer on ROS time, and the safety action is sent at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from flashrt_ros.policy.contract import Contract
+from flashrt_ros.policy.controller import Controller, Output
+from flashrt_ros.policy.gate import Gate
+
+
+class TimedController(Controller):
+    """Control of a robot that moves on whether or not a command comes."""
+
+    def __init__(self, contract: Contract, output: Output, gate: Gate, now: Callable[[], int]) -> None:
+        super().__init__(contract, output, gate, now)
+        self._last_tick: int | None = None
+        self._patience = round(contract.heartbeat_timeout * 1e9)
+
+    def tick(self) -> None:
+        """Do one control tick."""
+        now = self._now()
+        if self._last_tick is not None and now < self._last_tick - self._action.period:
+            self._time_went_back(self._last_tick, now)
+        self._last_tick = now
+        if self._asked_at is not None and now - self._asked_at > self._patience:
+            self._asked_at = None  # the request was lost, or ended in an error there: ask again
+        self._run_tick(now)
+
+    def _stop(self, *, was_open: bool, raised: bool) -> None:
+        self._forget_plan()
+        if was_open and self._commanded is not None:
+            self._send(self._now(), self._commanded)
+
+    def _hold_measured(self) -> None:
+        if self.joints.positions is not None:
+            self._send(self._now(), self.saturation.within_position(self.joints.positions))
+
+    def _wake(self) -> None:
+        """Nothing waits: the next tick comes by itself."""
+
+    def _replacement_is_due(self) -> bool:
+        return True
