@@ -1,0 +1,113 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Reading a folder of safetensors files by canonical tensor names."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from flashrt_ros.models.config import read_json
+from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+
+_INDEX = "model.safetensors.index.json"
+_STARVLA = "qwen_vl_interface.model."
+_TEXT = ("embed_tokens.", "layers.", "norm.")
+_LISTED = 10
+
+
+def canonical(key: str) -> str:
+    """The name that a tensor has here, whichever class wrote the file.
+
+    `language_model.`, `visual.`, `lm_head.`, `mtp.` and `action_model.` are the roots; Hugging Face puts
+    `model.` before the first two, a text-only class leaves `language_model.` out, and StarVLA nests the
+    backbone in `qwen_vl_interface.model.`.
+    """
+    key = key.removeprefix(_STARVLA).removeprefix("model.")
+    return f"language_model.{key}" if key.startswith(_TEXT) else key
+
+
+class Checkpoint:
+    """The tensors of a folder. Opening reads the headers alone."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._places: dict[str, tuple[Path, str]] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.files = self._find_files()
+        for file in self.files:
+            self._add(file)
+
+    def _find_files(self) -> tuple[Path, ...]:
+        if not self.folder.is_dir():
+            raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"{self.folder}: no such folder")
+        if (self.folder / _INDEX).exists():
+            places = read_json(self.folder / _INDEX).get("weight_map")
+            if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
+                raise FlashrtError(
+                    ErrorCode.BAD_CHECKPOINT, f"{self.folder / _INDEX}: weight_map is not a map to files"
+                )
+            names = sorted({Path(name).name for name in places.values()})
+        else:
+            names = sorted(path.name for path in self.folder.glob("*.safetensors"))
+        if not names:
+            raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"{self.folder}: holds no *.safetensors file")
+        return tuple(self.folder / name for name in names)
+
+    def _add(self, file: Path) -> None:
+        try:
+            with safe_open(file, framework="pt") as tensors:
+                for key in tensors.keys():
+                    name = canonical(key)
+                    if name in self._places:
+                        other = self._places[name]
+                        raise FlashrtError(
+                            ErrorCode.BAD_CHECKPOINT, f"{file.name}: {key} is also {other[1]} in {other[0].name}"
+                        )
+                    self._places[name] = (file, key)
+                    self.shapes[name] = tuple(tensors.get_slice(key).get_shape())
+        except (SafetensorError, OSError) as error:
+            raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"{file}: cannot be read: {error}") from error
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._places
+
+    def read(self, name: str) -> Tensor:
+        file, key = self._places[name]
+        with safe_open(file, framework="pt") as tensors:
+            tensor = tensors.get_tensor(key)
+        if not tensor.is_floating_point():
+            raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"{key}: expected floating-point values, found {tensor.dtype}")
+        return tensor
+
+    def check(self, expected: Mapping[str, tuple[int, ...]]) -> None:
+        """Refuse a folder whose tensors are not exactly the expected ones, naming those that differ."""
+        missing = sorted(expected.keys() - self.shapes.keys())
+        extra = sorted(self._places[name][1] for name in self.shapes.keys() - expected.keys())
+        misshapen = sorted(
+            f"{self._places[name][1]} is {list(self.shapes[name])} where the config says {list(shape)}"
+            for name, shape in expected.items()
+            if name in self.shapes and self.shapes[name] != shape
+        )
+        kinds = (("missing", missing), ("misshapen", misshapen), ("extra", extra))
+        lines = [f"{len(names)} {kind}: {_list(names)}" for kind, names in kinds if names]
+        if lines:
+            raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"{self.folder}: tensors do not fit: " + "; ".join(lines))
+
+    def digests(self) -> dict[str, str]:
+        """sha256 of every file."""
+        return {file.name: _digest(file) for file in self.files}
+
+
+def _list(names: list[str]) -> str:
+    more = len(names) - _LISTED
+    return ", ".join(names[:_LISTED]) + (f", and {more} more" if more > 0 else "")
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,199 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The Qwen3.5 language model: gated delta-rule layers and gated full-attention layers.
+
+Written after the published checkpoints and their reference implementation in transformers (qwen3_5). The token
+mixers are those of Gated Delta Networks (arXiv 2412.06464) and gated attention (arXiv 2505.06708).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from flashrt_ros.models.backbone_config import FULL, TextConfig
+from flashrt_ros.models.ops import Ops
+from flashrt_ros.models.weights import Part, Scope, Weight, centred, weight
+from flashrt_ros.runtime.buffers import Buffer, BufferSet
+
+POSITION, ROPE_DELTA, LENGTH = "position", "rope_delta", "length"
+ROPE_OFFSETS, ROPE_LENGTH = "rope_offsets", "rope_length"
+
+
+class TextModel:
+    """Appends rows to a context: KV rows in full-attention layers, a recurrent and a conv state in the others."""
+
+    def __init__(self, config: TextConfig, dtype: torch.dtype, max_rows: int) -> None:
+        self.config = config
+        self.dtype = dtype
+        self.max_rows = max_rows
+
+    def weights(self) -> list[Weight]:
+        c = self.config
+        table = (c.vocab_size, c.hidden_size)
+        found = [
+            weight("embed_tokens", self.dtype, Part("language_model.embed_tokens.weight", table)),
+            centred("final_norm", "language_model.norm.weight", c.hidden_size),
+        ]
+        if not c.tied:
+            found.append(weight("lm_head", self.dtype, Part("lm_head.weight", table)))
+        for layer, kind in enumerate(c.layer_types):
+            found += layer_weights(c, self.dtype, f"text.{layer}.", f"language_model.layers.{layer}.", kind)
+        return found
+
+    def buffers(self) -> list[Buffer]:
+        """State, inputs and tables (not the weights)."""
+        c, half = self.config, self.config.rotary_dim // 2
+        found = [
+            Buffer(POSITION, (1,), torch.int64, "state", "context"),
+            Buffer(ROPE_DELTA, (1,), torch.int64, "state", "context"),
+            Buffer("rope.frequency", (half,), torch.float32, "weight"),
+            Buffer("rope.axis", (half,), torch.int64, "weight"),
+        ]
+        for layer, kind in enumerate(c.layer_types):
+            if kind == FULL:
+                rows = (self.max_rows, c.kv_heads, c.head_dim)
+                found += [
+                    Buffer(f"kv.{layer}.{part}", rows, self.dtype, "state", "context", rows=POSITION)
+                    for part in ("key", "value")
+                ]
+            else:
+                recurrent, conv = (c.v_heads, c.k_dim, c.v_dim), (c.conv_taps - 1, c.conv_width)
+                found.append(Buffer(f"recurrent.{layer}", recurrent, torch.float32, "state", "context"))
+                found.append(Buffer(f"conv.{layer}", conv, self.dtype, "state", "context"))
+        return found
+
+    def derive(self, b: BufferSet) -> None:
+        """Fill the rotary tables: frequency j turns with the axis (time, height or width) that owns it."""
+        c = self.config
+        exponent = torch.arange(0, c.rotary_dim, 2, dtype=torch.float32) / c.rotary_dim
+        b["rope.frequency"].copy_(1.0 / c.rope_theta**exponent)
+        b["rope.axis"].zero_()
+        for axis in (1, 2):
+            b["rope.axis"][axis : 3 * c.mrope_section[axis] : 3] = axis
+
+    def restart(self, ops: Ops, b: BufferSet, flag: Tensor) -> None:
+        """Begin from an empty context if flag is not 0."""
+        names = [POSITION, ROPE_DELTA]
+        for layer, kind in enumerate(self.config.layer_types):
+            names += [] if kind == FULL else [f"recurrent.{layer}", f"conv.{layer}"]
+        ops.clear_if(flag, [b[name] for name in names])
+
+    def append(self, ops: Ops, b: BufferSet, x: Tensor) -> None:
+        """Turn embeddings x [n, hidden] into normed hidden states, in place; rows below `length` enter the context.
+
+        The cursors are left where they are: `advance` ends the stage.
+        """
+        c = self.config
+        cos, sin = (ops.scratch((x.shape[0], c.rotary_dim // 2), self.dtype) for _ in range(2))
+        offsets = b[ROPE_OFFSETS][:, : x.shape[0]]
+        ops.rope_table(b[POSITION], b[ROPE_DELTA], offsets, b["rope.frequency"], b["rope.axis"], cos, sin)
+        h = ops.scratch(tuple(x.shape), self.dtype)
+        for layer, kind in enumerate(c.layer_types):
+            w = Scope(b, f"text.{layer}.")
+            ops.norm(x, w["input_norm"], h, c.eps)
+            if kind == FULL:
+                self._attention(ops, b, w, layer, h, cos, sin, x)
+            else:
+                self._delta(ops, b, w, layer, h, x)
+            ops.norm(x, w["post_norm"], h, c.eps)
+            self._mlp(ops, w, h, x)
+        ops.norm(x, b["final_norm"], x, c.eps)
+
+    def advance(self, ops: Ops, b: BufferSet) -> None:
+        """Move the cursors past the rows of this stage."""
+        ops.advance(b[LENGTH], b[ROPE_LENGTH], b[POSITION], b[ROPE_DELTA])
+
+    def logits(self, ops: Ops, b: BufferSet, hidden: Tensor, out: Tensor) -> None:
+        """Scores of the next token, [n, vocab_size]."""
+        ops.linear(hidden, b["embed_tokens" if self.config.tied else "lm_head"], out)
+
+    def _attention(
+        self, ops: Ops, b: BufferSet, w: Scope, layer: int, h: Tensor, cos: Tensor, sin: Tensor, x: Tensor
+    ) -> None:
+        """x += W_o (sigmoid(gate) * attention(rope(norm(q)), rope(norm(k)), v))."""
+        c, n = self.config, h.shape[0]
+        queries, rows = c.heads * c.head_dim, c.kv_heads * c.head_dim
+        qkv = ops.scratch((n, 2 * queries + 2 * rows), self.dtype)
+        ops.linear(h, w["qkv"], qkv)
+        q_gate, key, value = qkv.split((2 * queries, rows, rows), dim=-1)
+        q_gate = q_gate.unflatten(-1, (c.heads, 2 * c.head_dim))
+        key, value = (part.unflatten(-1, (c.kv_heads, c.head_dim)) for part in (key, value))
+        q = ops.scratch((n, c.heads, c.head_dim), self.dtype)
+        k = ops.scratch((n, c.kv_heads, c.head_dim), self.dtype)
+        ops.norm_rope(q_gate[..., : c.head_dim], w["q_norm"], cos, sin, q, c.eps)
+        ops.norm_rope(key, w["k_norm"], cos, sin, k, c.eps)
+        keys, values = b[f"kv.{layer}.key"], b[f"kv.{layer}.value"]
+        ops.write_rows(k, b[POSITION], b[LENGTH], keys)
+        ops.write_rows(value, b[POSITION], b[LENGTH], values)
+        y = ops.scratch((n, queries), self.dtype)
+        ops.attend_cache(q, keys, values, b[POSITION], b[LENGTH], q_gate[..., c.head_dim :], y)
+        ops.linear(y, w["out"], x, add=x)
+
+    def _delta(self, ops: Ops, b: BufferSet, w: Scope, layer: int, h: Tensor, x: Tensor) -> None:
+        """x += W_o (norm(delta_rule(silu(conv(qkv)))) * silu(z))."""
+        c, n = self.config, h.shape[0]
+        widths = (c.conv_width, c.value_width, c.v_heads, c.v_heads)
+        mixed = ops.scratch((n, sum(widths)), self.dtype)
+        ops.linear(h, w["in"], mixed)
+        qkv_in, z, beta_in, decay_in = mixed.split(widths, dim=-1)
+        qkv = ops.scratch((n, c.conv_width), self.dtype)
+        ops.causal_conv(qkv_in, w["conv"], b[f"conv.{layer}"], b[LENGTH], qkv)
+        beta, g = (ops.scratch((n, c.v_heads), torch.float32) for _ in range(2))
+        ops.delta_gates(beta_in, decay_in, w["a_log"], w["dt_bias"], beta, g)
+        q, k, v = qkv.split((c.key_width, c.key_width, c.value_width), dim=-1)
+        q, k = (part.unflatten(-1, (c.k_heads, c.k_dim)) for part in (q, k))
+        y = ops.scratch((n, c.v_heads, c.v_dim), self.dtype)
+        ops.delta_rule(q, k, v.unflatten(-1, (c.v_heads, c.v_dim)), beta, g, b[f"recurrent.{layer}"], b[LENGTH], y)
+        ops.gated_norm(y, w["norm"], z.unflatten(-1, (c.v_heads, c.v_dim)), y, c.eps)
+        ops.linear(y.view(n, c.value_width), w["out"], x, add=x)
+
+    def _mlp(self, ops: Ops, w: Scope, h: Tensor, x: Tensor) -> None:
+        """x += W_down (silu(W_gate h) * W_up h)."""
+        n, width = h.shape[0], self.config.intermediate_size
+        gate_up, y = ops.scratch((n, 2 * width), self.dtype), ops.scratch((n, width), self.dtype)
+        ops.linear(h, w["gate_up"], gate_up)
+        ops.silu_product(gate_up, y)
+        ops.linear(y, w["down"], x, add=x)
+
+
+def layer_weights(c: TextConfig, dtype: torch.dtype, name: str, key: str, kind: str) -> list[Weight]:
+    """The weights of one layer, buffers named below `name` and checkpoint tensors below `key`."""
+    mixer = _attention_weights if kind == FULL else _delta_weights
+    inner = (c.intermediate_size, c.hidden_size)
+    gate, up = (Part(f"{key}mlp.{part}_proj.weight", inner) for part in ("gate", "up"))
+    return [
+        centred(f"{name}input_norm", f"{key}input_layernorm.weight", c.hidden_size),
+        *mixer(c, dtype, name, key),
+        centred(f"{name}post_norm", f"{key}post_attention_layernorm.weight", c.hidden_size),
+        weight(f"{name}gate_up", dtype, gate, up),
+        weight(f"{name}down", dtype, Part(f"{key}mlp.down_proj.weight", inner[::-1])),
+    ]
+
+
+def _attention_weights(c: TextConfig, dtype: torch.dtype, name: str, key: str) -> list[Weight]:
+    key += "self_attn."
+    queries, rows = c.heads * c.head_dim, c.kv_heads * c.head_dim
+    heights = (("q", 2 * queries), ("k", rows), ("v", rows))
+    parts = [Part(f"{key}{part}_proj.weight", (height, c.hidden_size)) for part, height in heights]
+    return [
+        weight(f"{name}qkv", dtype, *parts),
+        centred(f"{name}q_norm", f"{key}q_norm.weight", c.head_dim),
+        centred(f"{name}k_norm", f"{key}k_norm.weight", c.head_dim),
+        weight(f"{name}out", dtype, Part(f"{key}o_proj.weight", (c.hidden_size, queries))),
+    ]
+
+
+def _delta_weights(c: TextConfig, dtype: torch.dtype, name: str, key: str) -> list[Weight]:
+    key += "linear_attn."
+    heights = (("qkv", c.conv_width), ("z", c.value_width), ("b", c.v_heads), ("a", c.v_heads))
+    parts = [Part(f"{key}in_proj_{part}.weight", (height, c.hidden_size)) for part, height in heights]
+    taps = Part(f"{key}conv1d.weight", (c.conv_width, 1, c.conv_taps), lambda w: w[:, 0].t())
+    return [
+        weight(f"{name}in", dtype, *parts),
+        weight(f"{name}conv", dtype, taps, shape=(c.conv_taps, c.conv_width)),
+        weight(f"{name}a_log", torch.float32, Part(f"{key}A_log", (c.v_heads,))),
+        weight(f"{name}dt_bias", torch.float32, Part(f"{key}dt_bias", (c.v_heads,))),
+        weight(f"{name}norm", dtype, Part(f"{key}norm.weight", (c.v_dim,))),
+        weight(f"{name}out", dtype, Part(f"{key}out_proj.weight", (c.hidden_size, c.value_width))),
+    ]

@@ -1,0 +1,95 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Products, norms and activations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+Activation = Literal["gelu", "gelu_tanh", "relu", "silu"]
+
+_ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "relu": F.relu,
+    "silu": F.silu,
+}
+
+
+class Dense:
+    """Operations on rows of features."""
+
+    device = "cpu"
+
+    def scratch(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        """Memory with unspecified content that lives until the stage ends."""
+        return torch.empty(shape, dtype=dtype, device=self.device)
+
+    def linear(
+        self,
+        x: Tensor,
+        w: Tensor,
+        out: Tensor,
+        bias: Tensor | None = None,
+        act: Activation | None = None,
+        add: Tensor | None = None,
+        rows: Tensor | None = None,
+    ) -> None:
+        """out = act(x w^T + bias) + add, for x [n, k], w [m, k], out and add [n, m]; `add` may be `out`.
+
+        With `rows` (int64 [1]) only that many leading rows are read and written.
+        """
+        if rows is not None:
+            live = int(rows)
+            x, out, add = x[:live], out[:live], None if add is None else add[:live]
+        if add is not None and bias is None and act is None:
+            torch.addmm(add, x, w.t(), out=out)
+            return
+        y = torch.empty_like(out) if add is not None else out
+        if bias is None:
+            torch.mm(x, w.t(), out=y)
+        else:
+            torch.addmm(bias, x, w.t(), out=y)
+        if act is not None:
+            y = _ACTIVATIONS[act](y)
+        if add is not None:
+            torch.add(y, add, out=out)
+        elif act is not None:
+            out.copy_(y)
+
+    def norm(self, x: Tensor, gain: Tensor, out: Tensor, eps: float) -> None:
+        """out = gain * x / rms(x) over the last dimension, in float32 and then cast; gain is float32 (1 + weight)."""
+        out.copy_(F.rms_norm(x.float(), gain.shape, gain, eps))
+
+    def gated_norm(self, x: Tensor, gain: Tensor, z: Tensor, out: Tensor, eps: float) -> None:
+        """out = gain * (x / rms(x)) * silu(z) over the last dimension; the norm and the silu in float32."""
+        normed = F.rms_norm(x.float(), gain.shape, None, eps).to(gain.dtype)
+        out.copy_((gain * normed).float() * F.silu(z.float()))
+
+    def layer_norm(self, x: Tensor, gain: Tensor, bias: Tensor, out: Tensor, eps: float) -> None:
+        """out = gain * (x - mean(x)) / sqrt(var(x) + eps) + bias over the last dimension."""
+        out.copy_(F.layer_norm(x, gain.shape, gain, bias, eps))
+
+    def standardise(self, x: Tensor, out: Tensor, eps: float) -> None:
+        """out = (x - mean(x)) / sqrt(var(x) + eps) over the last dimension."""
+        out.copy_(F.layer_norm(x, x.shape[-1:], None, None, eps))
+
+    def silu_product(self, x: Tensor, out: Tensor) -> None:
+        """out = silu(gate) * up for x = [gate | up]."""
+        gate, up = x.chunk(2, dim=-1)
+        torch.mul(F.silu(gate), up, out=out)
+
+    def euler(self, x: Tensor, velocity: Tensor, dt: float, out: Tensor) -> None:
+        """out = x + dt * velocity."""
+        torch.add(x, velocity, alpha=dt, out=out)
+
+    def check_finite(self, x: Tensor, fault: Tensor, bit: int, rows: Tensor | None = None) -> None:
+        """Set bit `bit` of `fault` if a live row of x holds NaN or infinity."""
+        live = x if rows is None else x[: int(rows)]
+        if not bool(torch.isfinite(live).all()):
+            fault.bitwise_or_(1 << bit)

@@ -1,0 +1,99 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Reading one object of a config.json strictly: errors name the key, the value and what is expected."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, NoReturn
+
+from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+
+_REQUIRED: Any = object()
+
+
+class Section:
+    """A JSON object at path `where`. A key without a default must be there."""
+
+    def __init__(self, values: Any, where: str) -> None:
+        if not isinstance(values, dict):
+            raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"{where}: expected an object, found {values!r}")
+        self.values: Mapping[str, Any] = values
+        self.where = where
+        self._read: set[str] = set()
+
+    def refuse(self, key: str, expected: str) -> NoReturn:
+        """Raise the error for a value that does not fit."""
+        raise FlashrtError(
+            ErrorCode.BAD_CHECKPOINT, f"{self.where}.{key}: expected {expected}, found {self.values.get(key)!r}"
+        )
+
+    def get(self, key: str, default: Any = _REQUIRED) -> Any:
+        self._read.add(key)
+        if key in self.values:
+            return self.values[key]
+        if default is _REQUIRED:
+            raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"{self.where}.{key}: missing")
+        return default
+
+    def integer(self, key: str, minimum: int = 1, default: Any = _REQUIRED) -> int:
+        value = self.get(key, default)
+        if not _is_integer(value) or value < minimum:
+            self.refuse(key, f"an integer of at least {minimum}")
+        return int(value)
+
+    def number(self, key: str, default: Any = _REQUIRED) -> float:
+        value = self.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+            self.refuse(key, "a positive number")
+        return float(value)
+
+    def flag(self, key: str, default: Any = _REQUIRED) -> bool:
+        value = self.get(key, default)
+        if not isinstance(value, bool):
+            self.refuse(key, "true or false")
+        return bool(value)
+
+    def text(self, key: str, default: Any = _REQUIRED) -> str:
+        value = self.get(key, default)
+        if not isinstance(value, str) or not value:
+            self.refuse(key, "a non-empty string")
+        return str(value)
+
+    def choice(self, key: str, choices: Collection[str], default: Any = _REQUIRED) -> str:
+        value = self.get(key, default)
+        if value not in choices:
+            self.refuse(key, "one of " + ", ".join(repr(choice) for choice in choices))
+        return str(value)
+
+    def integers(self, key: str, count: int | None = None, minimum: int = 1) -> tuple[int, ...]:
+        value = self.get(key)
+        fits = isinstance(value, list) and value and all(_is_integer(item) and item >= minimum for item in value)
+        if not fits or count not in (None, len(value)):
+            self.refuse(key, f"{count if count else 'a list of'} integers of at least {minimum}")
+        return tuple(value)
+
+    def names(self, key: str) -> tuple[str, ...]:
+        value = self.get(key)
+        fits = isinstance(value, list) and value and all(isinstance(item, str) and item for item in value)
+        if not fits or len(set(value)) != len(value):
+            self.refuse(key, "a list of different non-empty strings")
+        return tuple(value)
+
+    def section(self, key: str) -> Section:
+        return Section(self.get(key), f"{self.where}.{key}")
+
+    def only(self, key: str, supported: Any, default: Any = _REQUIRED) -> None:
+        """Accept one value alone, because the mathematics here is written for it."""
+        if self.get(key, supported if default is _REQUIRED else default) != supported:
+            self.refuse(key, f"{supported!r}, the only supported value")
+
+    def finish(self) -> None:
+        """Refuse keys that nothing has read."""
+        unknown = sorted(self.values.keys() - self._read)
+        if unknown:
+            raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"{self.where}: unknown key {', '.join(unknown)}")
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
