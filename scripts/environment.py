@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prepare .venv for ./run: ROS 2, torch, the packages that a command needs, the built interfaces.
 
-Uses the standard library only. What is done is remembered in .venv/.flashrt as the hash of what went in, so nothing is done
-twice; a lock on the checkout's folder keeps two runs apart.
+Uses the standard library only. What is done is remembered in .venv/.flashrt as the hash of what went in, so nothing is
+done twice; a lock on the checkout's folder keeps two runs apart.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def main() -> int:
         return 0
     try:
         prepare(command)
-    except progress.Failed as failure:
+    except progress.StepError as failure:
         progress.say(str(failure))
         return 1
     except KeyboardInterrupt:

@@ -17,7 +17,7 @@ TAIL = 25
 _started: float = time.monotonic()
 
 
-class Failed(Exception):
+class StepError(Exception):
     """A step did not succeed; the message says which and shows the end of its output."""
 
 
@@ -49,7 +49,7 @@ def call(command: Sequence[str], name: str, path: Sequence[Path] = ()) -> None:
     """Run a command, show the newest line of its output every few seconds, keep all of it in a log.
 
     Raises:
-        Failed: it exited with another code than 0.
+        StepError: it exited with another code than 0.
     """
     log = Path(tempfile.gettempdir()) / f"flashrt_ros_{os.getuid()}_{os.getpid()}_{name}.log"
     env = os.environ | {"PATH": os.pathsep.join([*map(str, path), os.environ.get("PATH", os.defpath)])}
@@ -63,7 +63,7 @@ def call(command: Sequence[str], name: str, path: Sequence[Path] = ()) -> None:
                 process.wait()
     if process.returncode != 0:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-TAIL:])
-        raise Failed(
+        raise StepError(
             f"{name} failed with exit code {process.returncode}: {' '.join(command)}\n{tail}\nall of it: {log}"
         )
     log.unlink()

