@@ -1,0 +1,300 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import rclpy
+from py_trees.behaviour import Behaviour
+from py_trees.blackboard import Blackboard
+from py_trees.common import Status
+from py_trees.trees import BehaviourTree
+from rclpy.action import ActionServer, CancelResponse, GoalResponse
+from rclpy.callback_groups import ReentrantCallbackGroup
+from rclpy.executors import MultiThreadedExecutor
+from rclpy.node import Node
+
+from flashrt_interfaces import action, srv
+from flashrt_ros.node.behaviours import EXACT, Fork, Reset, Restore, Rollback, RunPolicy, Snapshot
+
+PATIENCE = 20.0  # s; far beyond what anything here takes
+VERBS = {
+    "snapshot": srv.Snapshot,
+    "restore": srv.Restore,
+    "fork": srv.Fork,
+    "rollback": srv.Rollback,
+    "reset": srv.Reset,
+}
+
+
+class FakePolicy:
+    """The services and the action of policy_node, scripted, in a thread of its own."""
+
+    def __init__(self) -> None:
+        self.requests: list[Any] = []
+        self.applied: dict[str, str] = {}
+        self.canceled = threading.Event()
+        self.running = threading.Event()
+        self.answer = threading.Event()
+        """Verbs and goals wait for it."""
+        self.answer.set()
+        self.error: tuple[int, str] = (0, "")
+        self.accepts = True
+        self._node = Node("policy")
+        group = ReentrantCallbackGroup()
+        for name, kind in VERBS.items():
+            self._node.create_service(kind, f"~/{name}", self._serve, callback_group=group)
+        self._action = ActionServer(
+            self._node,
+            action.RunPolicy,
+            "~/run_policy",
+            self._run,
+            goal_callback=self._on_goal,
+            cancel_callback=lambda goal: CancelResponse.ACCEPT,
+            callback_group=group,
+        )
+        self._executor = MultiThreadedExecutor(4)
+        self._executor.add_node(self._node)
+        self._thread = threading.Thread(target=self._executor.spin)
+        self._thread.start()
+
+    def close(self) -> None:
+        self.answer.set()
+        self._executor.shutdown()
+        self._thread.join()
+        self._action.destroy()
+        self._node.destroy_node()
+
+    def _serve(self, request: Any, response: Any) -> Any:
+        self.requests.append(request)
+        self.applied.setdefault(request.request_id, f"b{len(self.applied)}")
+        self.answer.wait(PATIENCE)
+        response.error_code, response.error_msg = self.error
+        response.boundary = self.applied[request.request_id]
+        return response
+
+    def _on_goal(self, goal: Any) -> GoalResponse:
+        self.requests.append(goal)
+        return GoalResponse.ACCEPT if self.accepts else GoalResponse.REJECT
+
+    def _run(self, goal: Any) -> Any:
+        goal.publish_feedback(action.RunPolicy.Feedback(step=3, queue_depth=5, boundary="b7"))
+        self.running.set()
+        while not self.answer.wait(0.01):
+            if goal.is_cancel_requested:
+                goal.canceled()
+                self.canceled.set()
+                return action.RunPolicy.Result(error_code=srv.Restore.Response.CANCELED, error_msg="canceled")
+        code, message = self.error
+        goal.abort() if code else goal.succeed()
+        return action.RunPolicy.Result(error_code=code, error_msg=message, reason="step_limit", steps=9)
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    rclpy.init()
+    node = Node("tree")
+    yield node
+    node.destroy_node()
+    rclpy.try_shutdown()
+
+
+@pytest.fixture
+def start_policy(node: Node) -> Iterator[Callable[[], FakePolicy]]:
+    started: list[FakePolicy] = []
+
+    def start() -> FakePolicy:
+        started.append(FakePolicy())
+        return started[-1]
+
+    yield start
+    for policy in started:
+        policy.close()
+
+
+@pytest.fixture
+def policy(start_policy: Callable[[], FakePolicy]) -> FakePolicy:
+    return start_policy()
+
+
+class Ticker:
+    """Ticks a tree while its node is spun."""
+
+    def __init__(self, node: Node, root: Behaviour) -> None:
+        self._node = node
+        self.tree = BehaviourTree(root)
+        self.tree.setup(node=node)
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < deadline, f"waited in vain at {self.tree.root.feedback_message!r}"
+            rclpy.spin_once(self._node, timeout_sec=0.01)
+            self.tree.tick()
+
+    def finish(self) -> Status:
+        self.tree.tick()
+        self.until(lambda: self.tree.root.status != Status.RUNNING)
+        return self.tree.root.status
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "fields"),
+    [
+        (Snapshot("a", pinned=True), {"name": "a", "pinned": True}),
+        (Restore("a", EXACT, rebuild=True), {"name": "a", "mode": 1, "rebuild": True}),
+        (Fork("a", "left"), {"name": "a", "label": "left"}),
+        (Rollback(3, EXACT), {"steps": 3, "mode": 1}),
+        (Reset("press", 7), {"instruction": "press", "seed": 7}),
+    ],
+    ids=lambda value: value.name if isinstance(value, Behaviour) else "",
+)
+def test_a_verb_sends_its_fields_and_keeps_the_response(
+    node: Node, policy: FakePolicy, behaviour: Any, fields: dict[str, Any]
+) -> None:
+    assert Ticker(node, behaviour).finish() == Status.SUCCESS
+    (request,) = policy.requests
+    assert {name: getattr(request, name) for name in fields} == fields
+    assert behaviour.response.boundary == "b0"
+    assert 0 < behaviour.round_trip < PATIENCE
+
+
+def test_an_error_code_is_a_failure_with_its_name_and_message(node: Node, policy: FakePolicy) -> None:
+    policy.error = (srv.Restore.Response.EVICTED, "capsule a was evicted")
+    behaviour = Restore("a", key="/restored")
+    assert Ticker(node, behaviour).finish() == Status.FAILURE
+    assert behaviour.feedback_message == "EVICTED: capsule a was evicted"
+    assert Blackboard.get("/restored").error_code == srv.Restore.Response.EVICTED
+
+
+def test_every_answered_round_has_an_id_of_its_own(node: Node, policy: FakePolicy) -> None:
+    ticker = Ticker(node, Snapshot("a"))
+    ticker.finish()
+    ticker.finish()
+    first, second = policy.requests
+    assert first.request_id != second.request_id != ""
+
+
+def test_a_retry_after_a_timeout_is_applied_once(node: Node, policy: FakePolicy) -> None:
+    policy.answer.clear()
+    behaviour = Snapshot("a", time_limit=0.5)
+    ticker = Ticker(node, behaviour)
+    assert ticker.finish() == Status.FAILURE
+    assert behaviour.feedback_message == "service policy/snapshot did not answer within 0.5 s"
+    policy.answer.set()
+    assert ticker.finish() == Status.SUCCESS
+    assert len(policy.requests) == 2
+    assert len(policy.applied) == 1
+
+
+def test_a_preempted_verb_has_a_new_id_when_it_comes_again(node: Node, policy: FakePolicy) -> None:
+    policy.answer.clear()
+    behaviour = Snapshot("a")
+    ticker = Ticker(node, behaviour)
+    ticker.until(lambda: len(policy.requests) == 1)
+    behaviour.stop(Status.INVALID)
+    policy.answer.set()
+    assert ticker.finish() == Status.SUCCESS
+    assert len(policy.applied) == 2
+
+
+@pytest.mark.parametrize("kind", [Snapshot, RunPolicy])
+def test_an_absent_server_fails_within_the_limit(node: Node, kind: type[Snapshot] | type[RunPolicy]) -> None:
+    behaviour = kind("a", policy="nobody", time_limit=0.3)
+    begun = time.monotonic()
+    assert Ticker(node, behaviour).finish() == Status.FAILURE
+    assert 0.3 < time.monotonic() - begun < 2.0
+    assert "is not there after 0.3 s" in behaviour.feedback_message
+
+
+def test_a_server_may_come_later_than_the_tree(node: Node, start_policy: Callable[[], FakePolicy]) -> None:
+    ticker = Ticker(node, Snapshot("a", time_limit=PATIENCE))
+    ticker.tree.tick()
+    start_policy()
+    assert ticker.finish() == Status.SUCCESS
+
+
+@pytest.mark.parametrize("behaviour", [Snapshot("a", time_limit=PATIENCE), RunPolicy(time_limit=PATIENCE)])
+def test_a_server_that_goes_away_fails_before_the_limit(node: Node, behaviour: Any) -> None:
+    silent = Node("policy")  # nobody spins it
+    service = silent.create_service(srv.Snapshot, "~/snapshot", lambda request, response: response)
+    server = ActionServer(silent, action.RunPolicy, "~/run_policy", lambda goal: None)
+    ticker = Ticker(node, behaviour)
+    ticker.until(lambda: (behaviour._future if isinstance(behaviour, Snapshot) else behaviour._round) is not None)
+    begun = time.monotonic()
+    silent.destroy_service(service)
+    server.destroy()
+    silent.destroy_node()
+    assert ticker.finish() == Status.FAILURE
+    assert "went away" in behaviour.feedback_message
+    assert time.monotonic() - begun < PATIENCE / 2
+
+
+def test_run_policy_reports_feedback_and_result(node: Node, policy: FakePolicy) -> None:
+    policy.answer.clear()
+    behaviour = RunPolicy("press", 7, "a", 2, step_limit=9, run_limit=1.5, key="/run")
+    ticker = Ticker(node, behaviour)
+    ticker.until(lambda: behaviour.feedback is not None)
+    assert behaviour.feedback_message == "step 3, 5 queued, at b7"
+    policy.answer.set()
+    assert ticker.finish() == Status.SUCCESS
+    assert behaviour.feedback_message == "9 steps, step_limit"
+    assert Blackboard.get("/run").steps == 9
+    (goal,) = policy.requests
+    assert (goal.instruction, goal.seed, goal.start_from, goal.retry, goal.step_limit) == ("press", 7, "a", 2, 9)
+    assert (goal.time_limit.sec, goal.time_limit.nanosec) == (1, 500_000_000)
+    assert goal.request_id
+
+
+def test_run_policy_judges_by_error_code(node: Node, policy: FakePolicy) -> None:
+    policy.error = (srv.Restore.Response.START_TOLERANCE, "elbow is 0.4 rad off")
+    behaviour = RunPolicy()
+    assert Ticker(node, behaviour).finish() == Status.FAILURE
+    assert behaviour.feedback_message == "START_TOLERANCE: elbow is 0.4 rad off"
+    assert behaviour.response.steps == 9
+
+
+def test_a_rejected_goal_is_a_failure(node: Node, policy: FakePolicy) -> None:
+    policy.accepts = False
+    behaviour = RunPolicy()
+    assert Ticker(node, behaviour).finish() == Status.FAILURE
+    assert "rejected" in behaviour.feedback_message
+
+
+def test_a_preempted_run_cancels_its_goal(node: Node, policy: FakePolicy) -> None:
+    policy.answer.clear()
+    behaviour = RunPolicy()
+    ticker = Ticker(node, behaviour)
+    ticker.until(lambda: behaviour.feedback is not None)
+    ticker.tree.root.stop(Status.INVALID)
+    assert policy.canceled.wait(PATIENCE)
+
+
+def test_a_goal_accepted_after_the_preemption_is_canceled(node: Node, policy: FakePolicy) -> None:
+    policy.answer.clear()
+    ticker = Ticker(node, RunPolicy())
+    ticker.until(lambda: ticker.tree.root._round is not None)
+    ticker.tree.root.stop(Status.INVALID)
+    assert policy.running.wait(PATIENCE)
+    assert not policy.canceled.is_set()
+    deadline = time.monotonic() + PATIENCE
+    while not policy.canceled.is_set() and time.monotonic() < deadline:
+        rclpy.spin_once(node, timeout_sec=0.01)
+    assert policy.canceled.is_set()
+
+
+def test_a_run_out_of_time_is_canceled(node: Node, policy: FakePolicy) -> None:
+    policy.answer.clear()
+    behaviour = RunPolicy(time_limit=1.0)
+    assert Ticker(node, behaviour).finish() == Status.FAILURE
+    assert "was not done after 1 s and was canceled" in behaviour.feedback_message
+    assert policy.canceled.wait(PATIENCE)
+
+
+def test_setup_without_a_node_says_what_to_do() -> None:
+    with pytest.raises(KeyError, match=r"tree.setup\(node=...\)"):
+        BehaviourTree(Snapshot("a")).setup()
