@@ -58,6 +58,16 @@ class HybridConfig:
     observe_prompt: str
 
     @property
+    def state_dim(self) -> int:
+        """Joints of the measured state."""
+        return len(self.state_names)
+
+    @property
+    def action_dim(self) -> int:
+        """Joints of an action."""
+        return len(self.action_names)
+
+    @property
     def grid(self) -> tuple[int, int]:
         """Patches of an image, height and width."""
         height, width = self.image_size
@@ -113,7 +123,7 @@ def read_config(values: dict[str, Any]) -> HybridConfig:
         state_names=own.names("state_names"),
         action_names=own.names("action_names"),
         action_mode=own.choice("action_mode", ("delta", "absolute")),
-        normalisation=own.choice("normalisation", ("mean_std", "quantile")),
+        normalisation=own.choice("normalisation", ("mean_std", "quantile", "none")),
         instruction_template=own.text("instruction_template"),
         instruct_prompt=prompt.text("instruct") if layout == "append" else "",
         observe_prompt=prompt.text("observe"),

@@ -44,7 +44,7 @@ class Hybrid:
     leaves hidden states as conditioning. `act` integrates a chunk of actions from noise under that conditioning.
     """
 
-    faults = ("image embeddings are not finite", "hidden states are not finite", "actions are not finite")
+    faults: tuple[str, ...] = ("image embeddings are not finite", "hidden states are not finite", "actions are not finite")
 
     def __init__(
         self, values: Mapping[str, Any], checkpoint: Checkpoint, encode: Encode, dtype: torch.dtype = torch.float32

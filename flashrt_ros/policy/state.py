@@ -4,26 +4,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 import torch
 
+from flashrt_ros.models.config import HybridConfig
 from flashrt_ros.runtime.buffers import Buffer, BufferSet
 
 
-class SessionConfig(Protocol):
-    """What the buffers' shapes depend on."""
-
-    history: int
-    max_instruction_tokens: int
-    views: tuple[str, ...]
-    image_size: tuple[int, int]
-    state_dim: int
-    action_dim: int
-
-
-def session_buffers(config: SessionConfig) -> list[Buffer]:
+def session_buffers(config: HybridConfig) -> list[Buffer]:
     """Declare the buffers.
 
     `measured` holds the state of the newest observation in robot units; `plan` [chunk planned, its cursor,

@@ -144,20 +144,15 @@ def open_checked(path: Path, format_name: str) -> Iterator[TensorFile]:
             DAMAGED if it was not written by `write_aside` for `format_name`, or has changed since.
     """
     try:
-        # A link might lead out of the folder; a pipe would block.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        if not stat.S_ISREG(path.lstat().st_mode):
+            # A link might lead out of the folder, a pipe would block.
+            raise FlashrtError(ErrorCode.STORAGE, f"{path}: not a plain file")
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+            yield _checked(path, file, os.fstat(file.fileno()).st_size, format_name)
     except FileNotFoundError as error:
         raise FlashrtError(ErrorCode.UNKNOWN_CAPSULE, f"{path}: there is no such file") from error
     except OSError as error:
         raise storage(path, error) from error
-    with open(descriptor, "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise FlashrtError(ErrorCode.STORAGE, f"{path}: not a plain file")
-        try:
-            yield _checked(path, file, status.st_size, format_name)
-        except OSError as error:
-            raise storage(path, error) from error
 
 
 def _checked(path: Path, file: BufferedReader, size: int, format_name: str) -> TensorFile:

@@ -14,7 +14,7 @@ from flashrt_ros.runtime.manifest import sha256
 
 
 class Tokenizer:
-    """A Hugging Face `tokenizer.json`. Its `fingerprint` is the sha256 of the file."""
+    """A Hugging Face `tokenizer.json`; `fingerprint` is its sha256, `largest_token` what `encode` can give at most."""
 
     def __init__(self, path: str | Path) -> None:
         """Read `path`; BAD_CHECKPOINT if it is absent or is no tokenizer."""
@@ -33,6 +33,7 @@ class Tokenizer:
         self._special = {
             token: added.content for token, added in self._tokenizer.get_added_tokens_decoder().items() if added.special
         }
+        self.largest_token = max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
         self.fingerprint = sha256(content)
 
     def encode(self, text: str) -> np.ndarray:

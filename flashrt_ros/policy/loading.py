@@ -1,0 +1,126 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""From a checkpoint folder to a policy that is ready to run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from flashrt_ros.models.hybrid import Hybrid
+from flashrt_ros.models.observation import ModelObservation
+from flashrt_ros.models.ops import Ops
+from flashrt_ros.policy.normalise import Normaliser
+from flashrt_ros.policy.processing import Processor
+from flashrt_ros.policy.state import session_buffers
+from flashrt_ros.policy.tokenizer import Tokenizer
+from flashrt_ros.runtime.backend import CpuBackend
+from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+from flashrt_ros.runtime.manifest import Manifest
+from flashrt_ros.runtime.plan import Plan
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Policy:
+    """A model, its stages and buffers on a device, and what surrounds it."""
+
+    plan: Plan
+    model: Hybrid
+    processor: Processor
+
+    def manifest(self) -> Manifest:
+        """What must be equal for a capsule's bytes to fit this policy."""
+        return self.plan.manifest()
+
+
+def load_policy(
+    path: str | Path, device: str = "auto", threads: int = 2, progress: Progress = lambda step: None
+) -> Policy:
+    """Load a checkpoint, capture its stages and run each of them once.
+
+    Args:
+        path: folder with config.json, tokenizer.json, norm_stats.json and *.safetensors.
+        device: "cpu", or "auto" for the best this build supports, which is the CPU.
+        threads: of the CPU; results are equal to the byte for equal numbers alone.
+        progress: is told each step before it begins; it may raise to stop the loading.
+
+    Raises:
+        FlashrtError: BAD_CHECKPOINT, naming what is wrong; NOT_SUPPORTED or BAD_REQUEST for the device or threads.
+    """
+    _check_device(device, threads)
+    folder = Path(path)
+    progress(f"reading the headers of {folder}")
+    tokenizer = Tokenizer(folder / "tokenizer.json")
+    model = Hybrid.from_folder(folder)
+    config = model.config
+    normaliser = Normaliser.load(folder, config.normalisation, config.state_names, config.action_names)
+    processor = Processor(config, tokenizer, normaliser)
+    _check_vocabulary(tokenizer, config.text.vocab_size)
+    progress("taking the checksums of the weights")
+    manifest = {
+        **model.manifest(),
+        "tokenizer": {"sha256": tokenizer.fingerprint},
+        "normaliser": {"convention": normaliser.convention, "sha256": normaliser.fingerprint},
+    }
+    progress("allocating buffers")
+    plan = Plan(CpuBackend(Ops(), threads), model, session_buffers(config), manifest)
+    progress("reading the weights")
+    model.load_weights(plan.buffers)
+    progress("capturing the stages")
+    plan.capture()
+    progress("warming up")
+    warm_up(plan, model)
+    return Policy(plan, model, processor)
+
+
+def warm_up(plan: Plan, model: Hybrid) -> None:
+    """Run episodes of zeros until each stage that an instruction can reach has run; the state is zero behind them.
+
+    Raises:
+        FlashrtError: BAD_CHECKPOINT if one comes out as NaN or infinity.
+    """
+    config = model.config
+    images = np.zeros((len(config.views), *config.image_size, 3), np.uint8)
+    seen = ModelObservation(images, np.zeros(config.state_dim, np.float32))
+    cold = {stage.name for stage in model.stages()}
+    plan.clear_faults()
+    for count in range(config.max_instruction_tokens, 0, -1):
+        tokens = np.zeros(count, np.int64)
+        steps = [
+            step for work in (model.instruct(tokens), model.observe(seen, tokens), model.act()) for step in work.steps
+        ]
+        if cold.isdisjoint(step.stage for step in steps):
+            continue
+        for step in steps:
+            plan.run(step)
+        cold -= {step.stage for step in steps}
+        for spec in plan.buffers.state():
+            plan.buffers[spec.name].zero_()
+    trouble = plan.fence()
+    if trouble:
+        raise FlashrtError(
+            ErrorCode.BAD_CHECKPOINT, f"policy {config.name}: fed with zeros, {trouble}; mend its weights"
+        )
+
+
+def _check_device(device: str, threads: int) -> None:
+    if device == "cuda":
+        raise FlashrtError(ErrorCode.NOT_SUPPORTED, "device cuda: this build has only the CPU backend; use cpu or auto")
+    if device not in ("auto", "cpu"):
+        raise FlashrtError(ErrorCode.BAD_REQUEST, f"device {device!r}: use auto, cpu or cuda")
+    if threads < 1:
+        raise FlashrtError(ErrorCode.BAD_REQUEST, f"threads {threads}: give 1 or more")
+
+
+def _check_vocabulary(tokenizer: Tokenizer, vocabulary: int) -> None:
+    if tokenizer.largest_token >= vocabulary:
+        raise FlashrtError(
+            ErrorCode.BAD_CHECKPOINT,
+            f"tokenizer.json gives tokens up to {tokenizer.largest_token}, config.json text_config.vocab_size is "
+            f"{vocabulary}; they are of different checkpoints",
+        )
