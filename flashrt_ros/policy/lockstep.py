@@ -4,11 +4,13 @@
 
 The robot shows an instant (clock, joints, images) and waits for the command stamped with it. A tick that cannot be done
 yet is kept, and every event looks at it again; nothing blocks. A closed gate sends one safety action for each closing
-and each raised epoch, so that an instant after it can be observed, and then time stands still.
+and each raised epoch, so that an instant after it can be observed, and then time stands still. What is held is the last
+command where the gate was open, else the joints as measured: a function of the world alone.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 import numpy as np
@@ -30,7 +32,7 @@ class LockstepController(Controller):
         self._apply_after = apply_after
         self._waiting: int | None = None
         self._shown: int | None = None
-        self._owed = 0
+        self._holds: deque[NDArray[np.float64] | None] = deque()
         self._sent: tuple[int, NDArray[np.float64], bool] | None = None
 
     def clock(self, stamp: int) -> None:
@@ -45,16 +47,18 @@ class LockstepController(Controller):
 
     def release(self) -> None:
         """Send nothing more; simulated time stands still."""
-        self._owed = 0
+        self._holds.clear()
         super().release()
 
     def _stop(self, *, was_open: bool, raised: bool) -> None:
         self._forget_plan()
-        self._owed += was_open or raised
+        if was_open:
+            self._holds.append(self._commanded)
+        elif raised:
+            self._holds.append(None)
 
     def _hold_measured(self) -> None:
-        self._commanded = None
-        self._owed += 1
+        self._holds.append(None)
         self._wake()
 
     def _replacement_is_due(self) -> bool:
@@ -81,10 +85,9 @@ class LockstepController(Controller):
             return
         if self.gate.released or not self.gate.active:
             return
-        if self._owed:
-            self._owed -= 1
-            held = measured if self._commanded is None else self._commanded
-            self._send(tick, self.saturation.within_position(held))
+        if self._holds:
+            held = self._holds.popleft()
+            self._send(tick, self.saturation.within_position(measured if held is None else held))
             self._report(tick, active=False)
         elif self.gate.armed:
             if not self._chunk_is_missing():

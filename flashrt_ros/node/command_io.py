@@ -1,0 +1,208 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What command_node has between configure and cleanup: a controller, and the topics, services and timers around it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from rclpy.timer import Timer
+from rosgraph_msgs.msg import Clock
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Bool
+from std_srvs.srv import Trigger
+
+from flashrt_ros.node import qos
+from flashrt_ros.node.command_diagnostics import CommandDiagnostics
+from flashrt_ros.node.command_output import CommandOutput
+from flashrt_ros.node.interfaces import msg
+from flashrt_ros.node.lateness import Lateness
+from flashrt_ros.node.managed_node import ManagedNode
+from flashrt_ros.node.stamps import from_nanoseconds, to_nanoseconds
+from flashrt_ros.policy.contract import Contract
+from flashrt_ros.policy.gate import Gate, GateState
+from flashrt_ros.policy.lockstep import LockstepController
+from flashrt_ros.policy.timed import TimedController
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSettings:
+    """The parameters that configure reads. `heartbeat_rate` in Hz."""
+
+    simulated: bool
+    dry_run: bool
+    require_enable: bool
+    heartbeat_rate: float
+
+
+class CommandIO:
+    """Turns messages into events of the controller. One executor thread runs every callback: no locks."""
+
+    def __init__(self, node: ManagedNode, contract: Contract, settings: CommandSettings, epoch: int) -> None:
+        """`epoch`: the highest epoch that this process has seen."""
+        self._node = node
+        self._contract = contract
+        self._settings = settings
+        self._clock_stamp = 0
+        self._heard: float | None = None
+        self._timers: list[Timer] = []
+        now = self._lockstep_now if contract.lockstep else self._now
+        gate = Gate(
+            epoch=epoch,
+            enabled=not settings.require_enable,
+            dry_run=settings.dry_run,
+            exact_allowed=settings.simulated or settings.dry_run,
+            now=now(),
+        )
+        self._output = CommandOutput(node, contract.action, dry_run=settings.dry_run, now=now, on_gate=self._on_gate)
+        self.controller: TimedController | LockstepController
+        if contract.lockstep:
+            self.controller = LockstepController(contract, self._output, gate, now, contract.lockstep.apply_after)
+        else:
+            self.controller = TimedController(contract, self._output, gate, now)
+        self._lateness = Lateness(contract.action.period)
+        self._diagnostics = CommandDiagnostics(node, contract, self.controller, self._lateness)
+        self._heartbeat = msg.Heartbeat()
+        self._beat = node.create_publisher(msg.Heartbeat, "~/heartbeat", qos.HEARTBEAT)
+        self._watchdog = node.create_timer(
+            contract.heartbeat_timeout, self._on_silence, clock=node.steady_clock, autostart=False
+        )
+        self._subscriptions = self._subscribe()
+        self._services = [
+            node.create_service(Trigger, "~/hold", self._on_hold),
+            node.create_service(Trigger, "~/release", self._on_release),
+        ]
+        self._output.gate(gate.state)
+
+    def _subscribe(self) -> list[Any]:
+        state = self._contract.observation.state
+        topics: list[tuple[type, str, Any, Any]] = [
+            (msg.PolicyState, "policy/state", self._on_policy_state, qos.LATCHED),
+            (Bool, "~/enable", self._on_enable, qos.ENABLE),
+            (msg.Heartbeat, "policy/heartbeat", self._on_heartbeat, qos.HEARTBEAT),
+            (msg.ActionChunk, "policy/action_chunk", self._on_chunk, qos.CHUNK),
+            (JointState, state.topic, self._on_joints, qos.input_qos(state.qos)),
+        ]
+        if self._contract.lockstep:
+            topics.append((Clock, "/clock", self._on_clock, qos.CLOCK))
+        return [self._node.create_subscription(kind, topic, call, profile) for kind, topic, call, profile in topics]
+
+    def start(self) -> None:
+        """Start ticks and heartbeats; the gate stays closed until a new epoch runs."""
+        node = self._node
+        self._timers = [
+            node.create_timer(1.0 / self._settings.heartbeat_rate, self._on_beat, clock=node.steady_clock),
+            node.create_timer(1.0, self._report, clock=node.steady_clock),
+        ]
+        if isinstance(self.controller, TimedController):
+            self._tick = self.controller.tick
+            self._control = node.create_timer(1.0 / self._contract.action.rate, self._on_tick)
+            self._timers.append(self._control)
+        self.controller.activate()
+
+    def stop(self) -> None:
+        """Close the gate, with the safety action where it was open, and stop ticks and heartbeats."""
+        self.controller.deactivate()
+        self._output.flush()
+        self._watchdog.cancel()
+        for timer in self._timers:
+            self._node.destroy_timer(timer)
+        self._timers = []
+
+    def destroy(self) -> None:
+        """Free topics, services and timers."""
+        node = self._node
+        self._diagnostics.destroy()
+        self._output.destroy()
+        node.destroy_publisher(self._beat)
+        node.destroy_timer(self._watchdog)
+        for subscription in self._subscriptions:
+            node.destroy_subscription(subscription)
+        for service in self._services:
+            node.destroy_service(service)
+
+    # ---- time ----
+
+    def _now(self) -> int:
+        return int(self._node.get_clock().now().nanoseconds)
+
+    def _lockstep_now(self) -> int:
+        return self._clock_stamp
+
+    def _on_tick(self) -> None:
+        self._lateness.add(self._now(), self._control.time_until_next_call())
+        self._tick()
+
+    def _on_beat(self) -> None:
+        beat = self._heartbeat
+        beat.stamp = from_nanoseconds(self._now())
+        beat.epoch = self.controller.gate.epoch
+        beat.sequence += 1
+        self._beat.publish(beat)
+
+    def _on_silence(self) -> None:
+        self._watchdog.cancel()
+        self.controller.heartbeat_lost()
+
+    # ---- reports ----
+
+    def _on_gate(self, state: GateState) -> None:
+        log = self._node.get_logger()
+        text = f"gate {'open' if state.open else 'closed'} at epoch {state.epoch}"
+        if self.controller.gate.fault:
+            log.error(f"{text}: {state.reason}")
+            self._report()
+        else:
+            log.info(f"{text}: {state.reason}" if state.reason else text)
+
+    def _report(self) -> None:
+        age = None if self._heard is None else time.monotonic() - self._heard
+        self._diagnostics.publish(self._now(), age)
+
+    # ---- topics and services ----
+
+    def _on_policy_state(self, state: msg.PolicyState) -> None:
+        running = state.state == msg.PolicyState.RUNNING
+        if running and self._watchdog.is_canceled():
+            self._watchdog.reset()  # one that has not sent a heartbeat yet has no more time than another
+        self.controller.policy_state(state.epoch, running=running, step_limit=state.step_limit, reason=state.reason)
+
+    def _on_heartbeat(self, heartbeat: msg.Heartbeat) -> None:
+        self._heard = time.monotonic()
+        self._watchdog.reset()
+
+    def _on_chunk(self, chunk: msg.ActionChunk) -> None:
+        self.controller.chunk(
+            epoch=chunk.epoch,
+            chunk_id=chunk.chunk_id,
+            observation_stamp=to_nanoseconds(chunk.observation_stamp),
+            names=chunk.joint_names,
+            data=chunk.data,
+            horizon=chunk.horizon,
+            start=chunk.start,
+            dt=to_nanoseconds(chunk.dt),
+            exact=chunk.exact,
+        )
+
+    def _on_joints(self, state: JointState) -> None:
+        self.controller.measured(state.name, state.position, to_nanoseconds(state.header.stamp))
+
+    def _on_clock(self, clock: Clock) -> None:
+        self._clock_stamp = to_nanoseconds(clock.clock)
+        if isinstance(self.controller, LockstepController):
+            self.controller.clock(self._clock_stamp)
+
+    def _on_enable(self, enable: Bool) -> None:
+        self.controller.enable(enable.data)
+
+    def _on_hold(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        trouble = self.controller.hold()
+        response.success, response.message = not trouble, trouble or "holding; the next run moves the arm again"
+        return response
+
+    def _on_release(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        self.controller.release()
+        response.success, response.message = True, "silent until ~/hold is called"
+        return response

@@ -1,0 +1,74 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Runs one node in a process that ends well: SIGINT and SIGTERM end it with exit code 0 in every lifecycle state."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+
+import rclpy
+from rclpy.exceptions import ParameterException
+from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+from rclpy.signals import SignalHandlerOptions
+
+from flashrt_ros.node.managed_node import ManagedNode
+from flashrt_ros.runtime.errors import FlashrtError
+
+
+def run_node(factory: Callable[[threading.Event], ManagedNode], args: list[str] | None = None) -> int:
+    """Make a node, spin it until a signal comes, leave the robot safe, and return the exit code.
+
+    Args:
+        factory: makes the node from the event that is set when the process shall end; what is slow to import is
+            imported there.
+        args: command line; None: the process's.
+    """
+    signals = _receive_signals()
+    rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
+    stop = threading.Event()
+    try:
+        node = factory(stop)
+    except (FlashrtError, ParameterException) as error:
+        print(f"cannot start: {error}", file=sys.stderr)
+        rclpy.try_shutdown()
+        return 1
+    executor = SingleThreadedExecutor()
+    executor.add_node(node)
+    wake = node.create_guard_condition(lambda: None)
+
+    def wait_for_signal() -> None:
+        os.read(signals, 1)
+        stop.set()
+        wake.trigger()
+
+    threading.Thread(target=wait_for_signal, name="signals", daemon=True).start()
+    try:
+        while not stop.is_set():
+            executor.spin_once()
+    except ExternalShutdownException:
+        pass  # somebody shut the context down: nothing can be published any more
+    finally:
+        node.finish()
+        executor.shutdown()
+        node.destroy_node()
+        rclpy.try_shutdown()
+    return 0
+
+
+def _receive_signals() -> int:
+    """Return a file descriptor that gets a byte for each SIGINT and SIGTERM.
+
+    rclpy's own handling ends the context at once, after which no safety action could be published; a Python handler
+    that raises would do so in the middle of any callback, and one that does not raise is not run while the executor
+    waits. So the handler does nothing, and a thread reads the byte that Python writes from any thread in any state.
+    """
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    return read_end

@@ -1,0 +1,126 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Node processes, a node of the test's own, and waiting on conditions."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+if importlib.util.find_spec("rclpy") is None:
+    collect_ignore_glob = ["test_*.py"]
+else:
+    import rclpy
+    from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+    from rclpy.node import Node
+
+
+def wait_until(condition: Callable[[], Any], timeout: float = 10.0, what: str = "") -> Any:
+    """Return the condition's first true value; fail where none comes in time."""
+    deadline = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            pytest.fail(f"waited {timeout} s in vain for {what or condition}")
+        time.sleep(0.002)
+
+
+class NodeProcess:
+    """A node of this package in a process of its own."""
+
+    def __init__(self, module: str, arguments: list[str], log: Path) -> None:
+        self._log = log
+        with log.open("wb") as file:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", module, *arguments], cwd=ROOT, stdout=file, stderr=subprocess.STDOUT
+            )
+
+    @property
+    def output(self) -> str:
+        """Everything that it printed."""
+        return self._log.read_text(errors="replace")
+
+    def signal(self, number: int) -> None:
+        """Send a signal to this process alone."""
+        self.process.send_signal(number)
+
+    def wait(self, timeout: float = 10.0) -> int:
+        """Return the exit code."""
+        return self.process.wait(timeout)
+
+    def says(self, text: str, timeout: float = 15.0) -> None:
+        """Wait until it has printed a text."""
+        wait_until(lambda: text in self.output or self.process.poll() is not None, timeout, f"'{text}'")
+        assert text in self.output, self.output
+
+    def end(self) -> None:
+        """Kill it where it still lives."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def start_node(tmp_path: Path) -> Iterator[Callable[..., NodeProcess]]:
+    """Start a module as a node: `start_node(module, contract="x.yaml", autostart=True, remap={"a": "b"})`."""
+    started: list[NodeProcess] = []
+
+    def start(module: str, remap: dict[str, str] | None = None, **parameters: object) -> NodeProcess:
+        arguments = ["--ros-args"]
+        for name, value in parameters.items():
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            arguments += ["-p", f"{name}:={text}"]
+        for source, target in (remap or {}).items():
+            arguments += ["-r", f"{source}:={target}"]
+        process = NodeProcess(module, arguments, tmp_path / f"node_{len(started)}.log")
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.end()
+
+
+@pytest.fixture(scope="session")
+def context() -> Iterator[None]:
+    """One ROS context for all tests, in the domain that test/conftest.py claimed."""
+    assert os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] == "LOCALHOST"
+    rclpy.init()
+    yield
+    rclpy.try_shutdown()
+
+
+@pytest.fixture
+def node(context: None) -> Iterator[Node]:
+    """A node of the test's own, spun by a thread."""
+    own = rclpy.create_node("test")
+    executor = SingleThreadedExecutor()
+    executor.add_node(own)
+
+    def spin() -> None:
+        try:
+            executor.spin()
+        except ExternalShutdownException:
+            pass
+
+    thread = threading.Thread(target=spin, daemon=True)
+    thread.start()
+    yield own
+    executor.shutdown()
+    thread.join(5.0)
+    own.destroy_node()
