@@ -38,14 +38,17 @@ class TextConfig:
 
     @property
     def key_width(self) -> int:
+        """Features of all keys of a linear layer."""
         return self.k_heads * self.k_dim
 
     @property
     def value_width(self) -> int:
+        """Features of all values of a linear layer."""
         return self.v_heads * self.v_dim
 
     @property
     def conv_width(self) -> int:
+        """Channels of the convolution over queries, keys and values."""
         return 2 * self.key_width + self.value_width
 
 
@@ -67,10 +70,12 @@ class VisionConfig:
 
     @property
     def head_dim(self) -> int:
+        """Features of a head."""
         return self.hidden_size // self.heads
 
     @property
     def patch_width(self) -> int:
+        """Values of a flattened patch."""
         return self.channels * self.frames * self.patch**2
 
 

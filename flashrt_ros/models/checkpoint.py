@@ -48,9 +48,7 @@ class Checkpoint:
         if (self.folder / _INDEX).exists():
             places = read_json(self.folder / _INDEX).get("weight_map")
             if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
-                raise FlashrtError(
-                    ErrorCode.BAD_CHECKPOINT, f"{self.folder / _INDEX}: weight_map is not a map to files"
-                )
+                raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"{self.folder / _INDEX}: weight_map names no files")
             names = sorted({Path(name).name for name in places.values()})
         else:
             names = sorted(path.name for path in self.folder.glob("*.safetensors"))
@@ -61,7 +59,7 @@ class Checkpoint:
     def _add(self, file: Path) -> None:
         try:
             with safe_open(file, framework="pt") as tensors:
-                for key in tensors.keys():
+                for key in tensors.keys():  # noqa: SIM118 (not a dictionary)
                     name = canonical(key)
                     if name in self._places:
                         other = self._places[name]
@@ -77,6 +75,7 @@ class Checkpoint:
         return name in self._places
 
     def read(self, name: str) -> Tensor:
+        """The tensor of a canonical name, as stored."""
         file, key = self._places[name]
         with safe_open(file, framework="pt") as tensors:
             tensor = tensors.get_tensor(key)

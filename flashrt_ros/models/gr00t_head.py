@@ -37,6 +37,7 @@ class ActionHead:
         self.tokens = self.prefix + config.horizon
 
     def weights(self) -> list[Weight]:
+        """The weights that are used as the checkpoint holds them."""
         c = self.config
         future = Part("action_model.future_tokens.weight", (c.future_tokens, c.width))
         found = [
@@ -100,6 +101,7 @@ class ActionHead:
         return found
 
     def buffers(self) -> list[Buffer]:
+        """Derived weights, and what is computed once a chunk."""
         c = self.config
         modulation = (c.steps, c.layers + 1, 2, c.width)
         found = [
@@ -123,9 +125,8 @@ class ActionHead:
         temb = _affine(checkpoint, f"{embedder}2", F.silu(_affine(checkpoint, f"{embedder}1", features)))
         modulation = b["head.modulation"]
         for layer in range(c.layers):
-            scale, shift = _affine(checkpoint, f"{_DIT}transformer_blocks.{layer}.norm1.linear", F.silu(temb)).chunk(
-                2, 1
-            )
+            norm = f"{_DIT}transformer_blocks.{layer}.norm1.linear"
+            scale, shift = _affine(checkpoint, norm, F.silu(temb)).chunk(2, dim=1)
             modulation[:, layer].copy_(torch.stack((1 + scale, shift), dim=1))
         shift, scale = _affine(checkpoint, f"{_DIT}proj_out_1", F.silu(temb)).chunk(2, dim=1)
         modulation[:, c.layers].copy_(torch.stack((1 + scale, shift), dim=1))
@@ -173,7 +174,7 @@ class ActionHead:
         ops.linear(z, w["decoder2.weight"], out, bias=w["decoder2.bias"])
 
     def _embed(self, ops: Ops, w: Scope, actions: Tensor, time_bias: Tensor, x: Tensor) -> None:
-        """x = [state | future | W_3 silu(W_2 [W_1 a; waves(t)]) + position]."""
+        """Set x = [state | future | W_3 silu(W_2 [W_1 a; waves(t)]) + position]."""
         c = self.config
         a, h = (ops.scratch((c.horizon, c.width), self.dtype) for _ in range(2))
         ops.linear(actions, w["action1.weight"], a, bias=w["action1.bias"])
@@ -182,7 +183,7 @@ class ActionHead:
         ops.linear(h, w["action3.weight"], x[self.prefix :], bias=w["action3.bias"], add=w["position"])
 
     def _block(self, ops: Ops, w: Scope, layer: int, modulation: Tensor, rows: Tensor, x: Tensor) -> None:
-        """x += W_o attention(adaLN(x, t));  x += W_2 gelu(W_1 LN(x))."""
+        """Run x += W_o attention(adaLN(x, t));  x += W_2 gelu(W_1 LN(x))."""
         c = self.config
         shape = (1, -1, c.heads, c.head_dim)
         h, y = (ops.scratch((self.tokens, c.width), self.dtype) for _ in range(2))

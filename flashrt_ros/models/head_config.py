@@ -33,6 +33,7 @@ class HeadConfig:
 
     @property
     def head_dim(self) -> int:
+        """Features of a head."""
         return self.width // self.heads
 
     def crosses(self, layer: int) -> bool:

@@ -44,7 +44,11 @@ class Hybrid:
     leaves hidden states as conditioning. `act` integrates a chunk of actions from noise under that conditioning.
     """
 
-    faults: tuple[str, ...] = ("image embeddings are not finite", "hidden states are not finite", "actions are not finite")
+    faults: tuple[str, ...] = (
+        "image embeddings are not finite",
+        "hidden states are not finite",
+        "actions are not finite",
+    )
 
     def __init__(
         self, values: Mapping[str, Any], checkpoint: Checkpoint, encode: Encode, dtype: torch.dtype = torch.float32
@@ -92,9 +96,8 @@ class Hybrid:
             rows = max(instructed, observed)
             raise _too_small("condition_rows", self._condition_rows, rows, "the longest segment")
 
-    # Buffers
-
     def buffers(self) -> list[Buffer]:
+        """Every buffer of the policy."""
         c, head = self.config, self.config.head
         largest = max(c.stage_sizes)
         images = len(c.views) * c.image_rows[0] * c.image_rows[1]
@@ -143,9 +146,8 @@ class Hybrid:
         config = {key: sha256(json.dumps(value, sort_keys=True).encode()) for key, value in self._values.items()}
         return {"weights": self._checkpoint.digests(), "config": config}
 
-    # Stages
-
     def stages(self) -> list[Stage]:
+        """Every stage of the policy."""
         appends = [Stage(f"append_{n}", partial(self._append, n=n)) for n in self.stage_sizes]
         return [
             Stage("encode_images", self._encode_images),
@@ -190,8 +192,6 @@ class Hybrid:
         ops.copy(b["chunk"], b["previous_chunk"])
         ops.copy(b["actions"], b["chunk"])
         ops.increment(b["generator"][1:])
-
-    # Work
 
     def instruct(self, tokens: NDArray[np.int64]) -> Work:
         """Append an instruction; with layout "starvla" each observation carries it, and nothing is to do."""

@@ -34,6 +34,7 @@ class Segment:
 
     @property
     def rows(self) -> int:
+        """How many rows the segment takes."""
         return len(self.tokens)
 
 
@@ -43,11 +44,11 @@ class Prompt:
     def __init__(self, config: HybridConfig, encode: Encode) -> None:
         """`encode` turns the fixed text of a prompt into token ids, special tokens included."""
         self._config = config
-        wanted = ["{instruction}", "{images}"] if config.layout == "starvla" else ["{images}"]
-        self._observe = _pieces("observe", config.observe_prompt, wanted, encode)
-        self._instruct = (
-            _pieces("instruct", config.instruct_prompt, ["{instruction}"], encode) if config.instruct_prompt else []
-        )
+        if config.layout == "append":
+            self._instruct = _pieces("instruct", config.instruct_prompt, ["{instruction}"], encode)
+            self._observe = _pieces("observe", config.observe_prompt, ["{images}"], encode)
+        else:
+            self._observe = _pieces("observe", config.observe_prompt, ["{instruction}", "{images}"], encode)
 
     def instruct(self, tokens: NDArray[np.int64]) -> Segment:
         """The segment of an instruction (layout "append")."""

@@ -29,6 +29,7 @@ class TextModel:
         self.max_rows = max_rows
 
     def weights(self) -> list[Weight]:
+        """The weights that are used as the checkpoint holds them."""
         c = self.config
         table = (c.vocab_size, c.hidden_size)
         found = [
@@ -111,7 +112,7 @@ class TextModel:
     def _attention(
         self, ops: Ops, b: BufferSet, w: Scope, layer: int, h: Tensor, cos: Tensor, sin: Tensor, x: Tensor
     ) -> None:
-        """x += W_o (sigmoid(gate) * attention(rope(norm(q)), rope(norm(k)), v))."""
+        """Run x += W_o (sigmoid(gate) * attention(rope(norm(q)), rope(norm(k)), v))."""
         c, n = self.config, h.shape[0]
         queries, rows = c.heads * c.head_dim, c.kv_heads * c.head_dim
         qkv = ops.scratch((n, 2 * queries + 2 * rows), self.dtype)
@@ -131,7 +132,7 @@ class TextModel:
         ops.linear(y, w["out"], x, add=x)
 
     def _delta(self, ops: Ops, b: BufferSet, w: Scope, layer: int, h: Tensor, x: Tensor) -> None:
-        """x += W_o (norm(delta_rule(silu(conv(qkv)))) * silu(z))."""
+        """Run x += W_o (norm(delta_rule(silu(conv(qkv)))) * silu(z))."""
         c, n = self.config, h.shape[0]
         widths = (c.conv_width, c.value_width, c.v_heads, c.v_heads)
         mixed = ops.scratch((n, sum(widths)), self.dtype)
@@ -149,7 +150,7 @@ class TextModel:
         ops.linear(y.view(n, c.value_width), w["out"], x, add=x)
 
     def _mlp(self, ops: Ops, w: Scope, h: Tensor, x: Tensor) -> None:
-        """x += W_down (silu(W_gate h) * W_up h)."""
+        """Run x += W_down (silu(W_gate h) * W_up h)."""
         n, width = h.shape[0], self.config.intermediate_size
         gate_up, y = ops.scratch((n, 2 * width), self.dtype), ops.scratch((n, width), self.dtype)
         ops.linear(h, w["gate_up"], gate_up)

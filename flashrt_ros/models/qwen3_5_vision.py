@@ -30,6 +30,7 @@ class VisionModel:
         self.dtype = dtype
 
     def weights(self) -> list[Weight]:
+        """The weights that are used as the checkpoint holds them."""
         c = self.config
         kernel = (c.hidden_size, c.channels, c.frames, c.patch, c.patch)
         proj = Part("visual.patch_embed.proj.weight", kernel, lambda w: w.flatten(1))
@@ -65,6 +66,7 @@ class VisionModel:
         return [Part("visual.pos_embed.weight", (self.config.positions, self.config.hidden_size))]
 
     def buffers(self) -> list[Buffer]:
+        """Derived weights."""
         c, patches = self.config, self.grid[0] * self.grid[1]
         half = c.head_dim // 2
         return [
@@ -115,7 +117,7 @@ class VisionModel:
         ops.linear(y, w["merger.fc2.weight"], out, bias=w["merger.fc2.bias"])
 
     def _block(self, ops: Ops, b: BufferSet, w: Scope, x: Tensor, h: Tensor) -> None:
-        """x += W_o attention(rope(q), rope(k), v);  x += W_2 gelu(W_1 norm(x)); each view for itself."""
+        """Run x += W_o attention(rope(q), rope(k), v);  x += W_2 gelu(W_1 norm(x)); each view for itself."""
         c, rows = self.config, x.shape[0]
         ops.layer_norm(x, w["norm1.weight"], w["norm1.bias"], h, _EPS)
         qkv = ops.scratch((rows, 3 * c.hidden_size), self.dtype)

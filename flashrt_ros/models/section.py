@@ -29,6 +29,7 @@ class Section:
         )
 
     def get(self, key: str, default: Any = _REQUIRED) -> Any:
+        """Read any value."""
         self._read.add(key)
         if key in self.values:
             return self.values[key]
@@ -37,36 +38,42 @@ class Section:
         return default
 
     def integer(self, key: str, minimum: int = 1, default: Any = _REQUIRED) -> int:
+        """Read an integer of at least `minimum`."""
         value = self.get(key, default)
         if not _is_integer(value) or value < minimum:
             self.refuse(key, f"an integer of at least {minimum}")
         return int(value)
 
     def number(self, key: str, default: Any = _REQUIRED) -> float:
+        """Read a positive, finite number."""
         value = self.get(key, default)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
             self.refuse(key, "a positive number")
         return float(value)
 
     def flag(self, key: str, default: Any = _REQUIRED) -> bool:
+        """Read true or false."""
         value = self.get(key, default)
         if not isinstance(value, bool):
             self.refuse(key, "true or false")
         return bool(value)
 
     def text(self, key: str, default: Any = _REQUIRED) -> str:
+        """Read a non-empty string."""
         value = self.get(key, default)
         if not isinstance(value, str) or not value:
             self.refuse(key, "a non-empty string")
         return str(value)
 
     def choice(self, key: str, choices: Collection[str], default: Any = _REQUIRED) -> str:
+        """Read one of some strings."""
         value = self.get(key, default)
         if value not in choices:
             self.refuse(key, "one of " + ", ".join(repr(choice) for choice in choices))
         return str(value)
 
     def integers(self, key: str, count: int | None = None, minimum: int = 1) -> tuple[int, ...]:
+        """Read a list of integers."""
         value = self.get(key)
         fits = isinstance(value, list) and value and all(_is_integer(item) and item >= minimum for item in value)
         if not fits or count not in (None, len(value)):
@@ -74,6 +81,7 @@ class Section:
         return tuple(value)
 
     def names(self, key: str) -> tuple[str, ...]:
+        """Read a list of different names."""
         value = self.get(key)
         fits = isinstance(value, list) and value and all(isinstance(item, str) and item for item in value)
         if not fits or len(set(value)) != len(value):
@@ -81,6 +89,7 @@ class Section:
         return tuple(value)
 
     def section(self, key: str) -> Section:
+        """Read an object."""
         return Section(self.get(key), f"{self.where}.{key}")
 
     def only(self, key: str, supported: Any, default: Any = _REQUIRED) -> None:

@@ -38,7 +38,7 @@ def write_tiny_checkpoint(folder: str | Path, seed: int = 0, **overrides: Any) -
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = _tokenizer()
-    values = tiny_config({token: tokenizer.token_to_id(token) for token in _SPECIAL}, overrides)
+    values = tiny_config(tokenizer.get_vocab(), overrides)
     tokenizer.save(str(folder / "tokenizer.json"))
     _write_json(folder / "config.json", values)
     _write_json(folder / "norm_stats.json", {"norm_stats": _statistics(len(JOINTS))})
@@ -65,9 +65,11 @@ def _random(name: str, shape: tuple[int, ...], generator: torch.Generator) -> Te
     if name.endswith("dt_bias"):
         return noise * 0.5 - 3
     if len(shape) == 1:
-        ones = name.startswith("visual.") and "norm" in name or name.endswith("linear_attn.norm.weight")
-        return noise * (0.0 if name.endswith(".bias") else 0.1) + float(ones and name.endswith(".weight"))
-    if name.endswith(("embed_tokens.weight", "future_tokens.weight", "position_embedding.weight", "pos_embed.weight")):
+        if name.endswith(".bias"):
+            return noise * 0.0
+        one_centred = "norm" in name and (name.startswith("visual.") or name.endswith("linear_attn.norm.weight"))
+        return noise * 0.1 + float(one_centred)
+    if name.endswith(("future_tokens.weight", "position_embedding.weight", "pos_embed.weight")):
         return noise * 0.5
     return noise * noise[0].numel() ** -0.5
 
@@ -160,7 +162,7 @@ _FLASHRT: dict[str, Any] = {
     "condition": "newest",
     "condition_rows": 192,
     "max_rows": 4608,
-    "stage_sizes": [64, 24, 8, 1],
+    "stage_sizes": [32, 24, 8, 1],
     "history": 2,
     "max_instruction_tokens": 128,
     "views": ["front", "wrist"],

@@ -55,12 +55,12 @@ class Attention:
         gate: Tensor,
         out: Tensor,
     ) -> None:
-        """Causal attention of q [n, heads, d] at rows position + i over a cache [rows, kv_heads, d], times sigmoid(gate).
+        """Causal attention of q [n, heads, d] at position + i over a cache [rows, kv_heads, d], times sigmoid(gate).
 
         The rows of q are already in the cache. gate is [n, heads, d], out [n, heads * d]; each key-value head
         serves heads / kv_heads neighbouring query heads. Rows of the cache from position + length on are not read.
         """
-        n, heads, width = q.shape
+        n, _, width = q.shape
         kv_heads = keys.shape[1]
         first, live = int(position), int(position) + int(length)
         grouped = q.view(n, kv_heads, -1, width).permute(1, 2, 0, 3).reshape(kv_heads, -1, width)

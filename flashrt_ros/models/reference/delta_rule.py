@@ -30,19 +30,19 @@ class DeltaRule:
         state.copy_(padded[live : live + taps - 1])
 
     def delta_gates(self, b: Tensor, a: Tensor, a_log: Tensor, dt_bias: Tensor, beta: Tensor, g: Tensor) -> None:
-        """beta = sigmoid(b) and the log decay g = -exp(a_log) * softplus(a + dt_bias), float32 [n, heads]."""
+        """Set beta = sigmoid(b) and the log decay g = -exp(a_log) * softplus(a + dt_bias), float32 [n, heads]."""
         beta.copy_(torch.sigmoid(b))
         torch.mul(F.softplus(a.float() + dt_bias), -torch.exp(a_log.float()), out=g)
 
     def delta_rule(
         self, q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, state: Tensor, length: Tensor, out: Tensor
     ) -> None:
-        """S = e^g S;  S = S + k (beta (v - S^T k))^T;  out = S^T q, row by row and head by head.
+        """Run S = e^g S;  S = S + k (beta (v - S^T k))^T;  out = S^T q, row by row and head by head.
 
         q and k [n, k_heads, dk] are normalised here, and q divided by sqrt(dk); each serves v_heads / k_heads
         neighbouring heads of v [n, v_heads, dv]. beta, g are float32 [n, v_heads], state float32 [v_heads, dk, dv].
         """
-        n, heads, width = v.shape
+        n, heads, _ = v.shape
         padding = (torch.arange(n, device=v.device) >= length)[:, None]
         beta, g = (t.masked_fill(padding, 0).t() for t in (beta, g))
         k, v = (t.float().masked_fill(padding[..., None], 0) for t in (k, v))

@@ -40,7 +40,7 @@ class Dense:
         add: Tensor | None = None,
         rows: Tensor | None = None,
     ) -> None:
-        """out = act(x w^T + bias) + add, for x [n, k], w [m, k], out and add [n, m]; `add` may be `out`.
+        """Set out = act(x w^T + bias) + add, for x [n, k], w [m, k], out and add [n, m]; `add` may be `out`.
 
         With `rows` (int64 [1]) only that many leading rows are read and written.
         """
@@ -63,29 +63,29 @@ class Dense:
             out.copy_(y)
 
     def norm(self, x: Tensor, gain: Tensor, out: Tensor, eps: float) -> None:
-        """out = gain * x / rms(x) over the last dimension, in float32 and then cast; gain is float32 (1 + weight)."""
+        """Set out = gain * x / rms(x) over the last dimension, in float32 and then cast; `out` may be x."""
         out.copy_(F.rms_norm(x.float(), gain.shape, gain, eps))
 
     def gated_norm(self, x: Tensor, gain: Tensor, z: Tensor, out: Tensor, eps: float) -> None:
-        """out = gain * (x / rms(x)) * silu(z) over the last dimension; the norm and the silu in float32."""
+        """Set out = gain * (x / rms(x)) * silu(z) over the last dimension; the norm and the silu in float32."""
         normed = F.rms_norm(x.float(), gain.shape, None, eps).to(gain.dtype)
         out.copy_((gain * normed).float() * F.silu(z.float()))
 
     def layer_norm(self, x: Tensor, gain: Tensor, bias: Tensor, out: Tensor, eps: float) -> None:
-        """out = gain * (x - mean(x)) / sqrt(var(x) + eps) + bias over the last dimension."""
+        """Set out = gain * (x - mean(x)) / sqrt(var(x) + eps) + bias over the last dimension."""
         out.copy_(F.layer_norm(x, gain.shape, gain, bias, eps))
 
     def standardise(self, x: Tensor, out: Tensor, eps: float) -> None:
-        """out = (x - mean(x)) / sqrt(var(x) + eps) over the last dimension."""
+        """Set out = (x - mean(x)) / sqrt(var(x) + eps) over the last dimension."""
         out.copy_(F.layer_norm(x, x.shape[-1:], None, None, eps))
 
     def silu_product(self, x: Tensor, out: Tensor) -> None:
-        """out = silu(gate) * up for x = [gate | up]."""
+        """Set out = silu(gate) * up for x = [gate | up]."""
         gate, up = x.chunk(2, dim=-1)
         torch.mul(F.silu(gate), up, out=out)
 
     def euler(self, x: Tensor, velocity: Tensor, dt: float, out: Tensor) -> None:
-        """out = x + dt * velocity."""
+        """Set out = x + dt * velocity."""
         torch.add(x, velocity, alpha=dt, out=out)
 
     def check_finite(self, x: Tensor, fault: Tensor, bit: int, rows: Tensor | None = None) -> None:

@@ -30,11 +30,11 @@ class Rows:
         out[first : first + live] = x[:live]
 
     def take_row(self, table: Tensor, index: Tensor, out: Tensor) -> None:
-        """out = table[index]."""
+        """Set out = table[index]."""
         out.copy_(table[int(index)])
 
     def copy(self, x: Tensor, out: Tensor) -> None:
-        """out = x."""
+        """Set out = x."""
         out.copy_(x)
 
     def clear_if(self, flag: Tensor, out: Sequence[Tensor]) -> None:
@@ -44,15 +44,15 @@ class Rows:
                 tensor.zero_()
 
     def clear(self, out: Tensor) -> None:
-        """out = 0."""
+        """Set out = 0."""
         out.zero_()
 
     def set_sum(self, a: Tensor, b: Tensor, out: Tensor) -> None:
-        """out = a + b, for integer buffers."""
+        """Set out = a + b, for integer buffers."""
         torch.add(a, b, out=out)
 
     def increment(self, out: Tensor) -> None:
-        """out = out + 1, for an integer buffer."""
+        """Set out = out + 1, for an integer buffer."""
         out.add_(1)
 
     def advance(self, length: Tensor, rope_length: Tensor, position: Tensor, rope_delta: Tensor) -> None:
