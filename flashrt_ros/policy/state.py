@@ -42,7 +42,7 @@ def write_instruction(b: BufferSet, tokens: np.ndarray) -> None:
 
 def read_instruction(b: BufferSet) -> np.ndarray:
     """The tokens of the instruction in force, int64 [n], as a copy."""
-    return np.array(b["instruction"][: int(b["instruction_length"][0])])
+    return b["instruction"][: int(b["instruction_length"][0])].numpy().copy()
 
 
 def push_history(b: BufferSet, images: np.ndarray, proprio: np.ndarray) -> None:

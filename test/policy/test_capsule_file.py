@@ -1,0 +1,214 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+from flashrt_ros.policy.capsule_file import encode_capsule, name_of, path_of, read_capsule, read_info
+from flashrt_ros.policy.tensor_file import Tensor, encoded_header, write_aside
+from flashrt_ros.runtime.buffers import BufferSet
+from flashrt_ros.runtime.capsule import Capsule, part
+from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+from flashrt_ros.runtime.manifest import Manifest
+from flashrt_ros.runtime.recipe import encode
+
+
+@pytest.fixture
+def save(tmp_path: Path, buffers: BufferSet):
+    def save(capsule: Capsule) -> Path:
+        path = path_of(tmp_path, capsule.name)
+        encoded = encode_capsule(capsule, buffers, created=99)
+        write_aside(path, encoded.header, encoded.tensors)
+        assert path.stat().st_size == encoded.nbytes
+        return path
+
+    return save
+
+
+@pytest.mark.parametrize("rows", [0, 1, 5, 16])
+def test_comes_back_whole(make_capsule, save, buffers: BufferSet, manifest: Manifest, rows: int) -> None:
+    capsule = make_capsule(rows=rows)
+    loaded = read_capsule(save(capsule), buffers, manifest)
+    regions = list(zip(capsule.regions(buffers), loaded.regions(buffers), strict=True))
+    assert len(regions) == 6
+    assert all(torch.equal(ours, theirs) for (_, ours), (_, theirs) in regions)
+    # The session asks for whole ranges, as the backend saves them.
+    part(loaded.small, buffers.small_ranges())
+    part(loaded.rows, buffers.row_ranges({"position": rows}))
+    assert loaded.nbytes == capsule.nbytes
+    for name in ("name", "label", "parent", "manifest", "automatic"):
+        assert getattr(loaded, name) == getattr(capsule, name)
+    for name in ("id", "kind", "parent", "instruction", "stamp", "measured", "cursors"):
+        assert getattr(loaded.boundary, name) == getattr(capsule.boundary, name)
+    events, arrays = encode(capsule.boundary.recipe)
+    loaded_events, loaded_arrays = encode(loaded.boundary.recipe)
+    assert loaded_events == events
+    assert arrays.keys() == loaded_arrays.keys()
+    assert all(np.array_equal(arrays[name], loaded_arrays[name]) for name in arrays)
+    assert {array.dtype.str for array in loaded_arrays.values()} == {"|u1", "<f8", "<i8"}
+
+
+def test_is_a_safetensors_file(make_capsule, save) -> None:
+    path = save(make_capsule())
+    info = read_info(path)
+    assert (info.name, info.created, info.cursors) == ("before_grasp", 99, {"position": 5})
+    with safe_open(path, "pt") as file:
+        assert file.get_tensor("state.kv.0.key").shape == (5, 2, 4)
+        assert file.get_tensor("state.kv.0.key").dtype == torch.bfloat16
+        assert file.get_tensor("recipe.2.images.front").shape == (6, 5, 3)
+
+
+def test_every_flipped_bit_is_found(make_capsule, save, buffers: BufferSet, manifest: Manifest) -> None:
+    path = save(make_capsule())
+    whole = path.read_bytes()
+    header = 8 + int.from_bytes(whole[:8], "little")
+    points = [*range(0, header, 3), *range(header, len(whole), 11)]
+    for point in points:
+        broken = bytearray(whole)
+        broken[point] ^= 1 << point % 8
+        path.write_bytes(broken)
+        with pytest.raises(FlashrtError) as caught:
+            read_capsule(path, buffers, manifest)
+        assert caught.value.code is ErrorCode.DAMAGED, point
+        assert str(path) in str(caught.value)
+    print(f"{len(points)} flipped bits")
+
+
+def test_every_cut_is_found(make_capsule, save, buffers: BufferSet, manifest: Manifest, refuses) -> None:
+    path = save(make_capsule())
+    whole = path.read_bytes()
+    header = 8 + int.from_bytes(whole[:8], "little")
+    table = json.loads(whole[8:header])
+    table.pop("__metadata__")
+    ends = [header + entry["data_offsets"][1] for entry in table.values()]
+    cuts = {0, 1, 7, 8, 9, header - 1, header, *ends, *(end - 1 for end in ends)} - {len(whole)}
+    for cut in cuts:
+        path.write_bytes(whole[:cut])
+        with refuses(ErrorCode.DAMAGED, str(path)):
+            read_info(path)
+    path.write_bytes(whole + b"\0")
+    with refuses(ErrorCode.DAMAGED, str(path), f"{len(whole) + 1} bytes"):
+        read_info(path)
+    print(f"{len(cuts)} cuts")
+
+
+def test_foreign_manifest_is_named_and_gives_the_recipe_alone(
+    make_capsule, save, buffers: BufferSet, manifest: Manifest, refuses
+) -> None:
+    path = save(make_capsule())
+    for name in manifest:
+        key = next(iter(manifest[name]))
+        other = {**manifest, name: {**manifest[name], key: "other"}}
+        with refuses(ErrorCode.MANIFEST_MISMATCH, str(path), f"{name}.{key}: expected other", "rebuild"):
+            read_capsule(path, buffers, other)
+    many = {**manifest, "config": {str(number): "" for number in range(8)}}
+    with refuses(ErrorCode.MANIFEST_MISMATCH, "and 2 more"):
+        read_capsule(path, buffers, many)
+    foreign = read_capsule(path, buffers, many, foreign=True)
+    assert foreign.nbytes == 0
+    assert foreign.manifest == manifest
+    assert len(foreign.boundary.recipe.events()) == 4
+
+
+def test_what_is_no_file_of_ours_is_refused(
+    make_capsule, save, buffers: BufferSet, manifest: Manifest, tmp_path: Path, refuses
+) -> None:
+    path = save(make_capsule())
+    with refuses(ErrorCode.UNKNOWN_CAPSULE, "absent.safetensors"):
+        read_capsule(tmp_path / "absent.safetensors", buffers, manifest)
+    (tmp_path / "folder.safetensors").mkdir()
+    with refuses(ErrorCode.STORAGE, "folder.safetensors: not a plain file"):
+        read_capsule(tmp_path / "folder.safetensors", buffers, manifest)
+    os.mkfifo(tmp_path / "pipe.safetensors")
+    with refuses(ErrorCode.STORAGE, "pipe.safetensors: not a plain file"):
+        read_capsule(tmp_path / "pipe.safetensors", buffers, manifest)
+    (tmp_path / "link.safetensors").symlink_to(path)
+    with refuses(ErrorCode.STORAGE, "link.safetensors"):
+        read_capsule(tmp_path / "link.safetensors", buffers, manifest)
+    save_file({"weight": np.zeros(3)}, tmp_path / "model.safetensors")
+    with refuses(ErrorCode.DAMAGED, "model.safetensors", "flashrt_capsule"):
+        read_capsule(tmp_path / "model.safetensors", buffers, manifest)
+    path.rename(tmp_path / "other.safetensors")
+    with refuses(ErrorCode.DAMAGED, "holds the capsule 'before_grasp'"):
+        read_capsule(tmp_path / "other.safetensors", buffers, manifest)
+
+
+def forge(path: Path, document: Any, tensors: tuple[Tensor, ...]) -> None:
+    path.unlink(missing_ok=True)
+    write_aside(path, encoded_header("flashrt_capsule", document, tensors), tensors)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"schema": 2}, "schema 2, this version reads schema 1"),
+        ({"schema": None}, "schema None"),
+        ({"label": 3}, "document.label is 3"),
+        ({"manifest": {"weights": 1}}, "manifest.weights is 1"),
+        ({"boundary": None}, "document.boundary is None"),
+        ({"boundary": {"cursors": {"position": "5"}}}, "cursors.position is '5'"),
+        ({"boundary": {"cursors": {"position": 17}}}, "cursor position is 17, kv.0.key has 16 rows"),
+        ({"boundary": {"cursors": {"position": 4}}}, "state buffer kv.0.key is absent or not BF16 [4, 2, 4]"),
+        ({"boundary": {"kind": "nap"}}, "boundary kind 'nap'"),
+        ({"boundary": {"measured": [None]}}, "measured joints"),
+        ({"recipe": []}, "recipe has no events"),
+        ({"recipe": ["begin"]}, "recipe"),
+        ({"recipe": [{"event": "steal"}]}, "unknown kind 'steal'"),
+        ({"recipe": [{"event": "observe", "images": ["top"]}]}, "lacks array"),
+    ],
+)
+def test_well_sealed_nonsense_is_refused(
+    make_capsule, save, buffers: BufferSet, manifest: Manifest, change: dict[str, Any], named: str, refuses
+) -> None:
+    capsule = make_capsule()
+    path = save(capsule)
+    encoded = encode_capsule(capsule, buffers, 1)
+    size = 8 + int.from_bytes(encoded.header[:8], "little")
+    document = json.loads(json.loads(encoded.header[8:size])["__metadata__"]["document"])
+    boundary = change.get("boundary", {})
+    document |= change
+    document["boundary"] = {**capsule_boundary(capsule), **boundary} if boundary is not None else None
+    forge(path, document, encoded.tensors)
+    with refuses(ErrorCode.DAMAGED, str(path), named):
+        read_capsule(path, buffers, manifest)
+
+
+def capsule_boundary(capsule: Capsule) -> dict[str, Any]:
+    names = ("id", "kind", "parent", "instruction", "stamp")
+    boundary = {name: getattr(capsule.boundary, name) for name in names}
+    return {**boundary, "measured": list(capsule.boundary.measured), "cursors": dict(capsule.boundary.cursors)}
+
+
+def test_missing_and_unknown_state_is_refused(
+    make_capsule, save, buffers: BufferSet, manifest: Manifest, refuses
+) -> None:
+    capsule = make_capsule()
+    path = save(capsule)
+    encoded = encode_capsule(capsule, buffers, 1)
+    size = 8 + int.from_bytes(encoded.header[:8], "little")
+    document = json.loads(json.loads(encoded.header[8:size])["__metadata__"]["document"])
+    for index, tensor in enumerate(encoded.tensors[:6]):
+        forge(path, document, encoded.tensors[:index] + encoded.tensors[index + 1 :])
+        with refuses(ErrorCode.DAMAGED, f"state buffer {tensor.name.removeprefix('state.')} is absent"):
+            read_capsule(path, buffers, manifest)
+    forge(path, document, (*encoded.tensors, replace(encoded.tensors[0], name="state.mtp")))
+    with refuses(ErrorCode.DAMAGED, "unknown state buffers: mtp"):
+        read_capsule(path, buffers, manifest)
+
+
+def test_names_stay_in_the_folder(tmp_path: Path, refuses) -> None:
+    for name in ("../a", "/etc/passwd", ".hidden", ""):
+        with refuses(ErrorCode.BAD_NAME):
+            path_of(tmp_path, name)
+    assert name_of(path_of(tmp_path, "a.b.safetensors")) == "a.b.safetensors"
+    assert name_of(tmp_path / ".aside") is None
+    assert name_of(tmp_path / ".safetensors") is None

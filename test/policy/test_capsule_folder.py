@@ -1,0 +1,226 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+
+import functools
+import os
+import random
+import resource
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flashrt_ros.policy.capsule_file import encode_capsule
+from flashrt_ros.policy.capsule_folder import CapsuleFolder
+from flashrt_ros.runtime.buffers import BufferSet
+from flashrt_ros.runtime.capsule import Capsule
+from flashrt_ros.runtime.errors import ErrorCode
+from flashrt_ros.runtime.manifest import Manifest
+
+PLENTY = 1 << 30
+
+
+def unpinned(name: str) -> bool:
+    return False
+
+
+@contextmanager
+def opened(path: Path, limit: int = PLENTY) -> Iterator[CapsuleFolder]:
+    folder = CapsuleFolder(path, limit)
+    try:
+        yield folder
+    finally:
+        folder.close()
+
+
+def capsule_files(path: Path) -> list[str]:
+    return sorted(file.name.removesuffix(".safetensors") for file in path.glob("[!.]*"))
+
+
+def test_newest_is_the_last_written_even_when_the_clock_went_back(
+    make_capsule, buffers: BufferSet, manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path / "made" / "here") as folder:
+        for number, now in enumerate((5_000, 3_000)):
+            monkeypatch.setattr(time, "time_ns", lambda now=now: now)
+            folder.write(make_capsule(name=f"c{1 - number}", seed=number), buffers, unpinned)
+    monkeypatch.setattr(time, "time_ns", lambda: 1)
+    with opened(tmp_path / "made" / "here") as folder:
+        assert folder.newest(buffers, manifest).capsule.name == "c0"
+        folder.write(make_capsule(name="c2"), buffers, unpinned)
+        assert folder.newest(buffers, manifest).capsule.name == "c2"
+
+
+def test_newest_passes_over_what_does_not_fit_and_says_why(
+    make_capsule, buffers: BufferSet, manifest: Manifest, tmp_path: Path
+) -> None:
+    with opened(tmp_path) as folder:
+        for name in ("fits", "foreign", "torn", "damaged"):
+            capsule = make_capsule(name=name)
+            other = replace(capsule, manifest={**manifest, "weights": {}}) if name == "foreign" else capsule
+            path = folder.write(other, buffers, unpinned)
+        path.write_bytes(path.read_bytes()[:-1] + b"\xaa")  # its header stays whole
+        torn = tmp_path / "torn.safetensors"
+        torn.write_bytes(torn.read_bytes()[:99])
+        (tmp_path / "notes.txt").write_text("not ours")
+    with opened(tmp_path) as folder:
+        newest = folder.newest(buffers, manifest)
+        assert newest.capsule.name == "fits"
+        reasons = {(error.code, str(error).split(".safetensors")[0].split("/")[-1]) for error in newest.skipped}
+        assert reasons == {
+            (ErrorCode.DAMAGED, "torn"),
+            (ErrorCode.DAMAGED, "damaged"),
+            (ErrorCode.MANIFEST_MISMATCH, "foreign"),
+        }
+        folder.remove("fits")
+        assert folder.newest(buffers, manifest).capsule is None
+    assert capsule_files(tmp_path) == ["damaged", "foreign", "notes.txt", "torn"]
+
+
+def test_size_limit_takes_the_oldest_unpinned(
+    make_capsule, buffers: BufferSet, manifest: Manifest, tmp_path: Path, refuses
+) -> None:
+    size = encode_capsule(make_capsule(name="c0"), buffers, time.time_ns()).nbytes
+    with opened(tmp_path, 3 * size + 64) as folder:
+        for number in (2, 0, 1, 3):
+            folder.write(make_capsule(name=f"c{number}"), buffers, {"c2"}.__contains__)
+        assert capsule_files(tmp_path) == ["c1", "c2", "c3"]
+        assert "c0" not in folder
+        folder.write(make_capsule(name="c1", seed=1), buffers, unpinned)  # in its own place
+        assert capsule_files(tmp_path) == ["c1", "c2", "c3"]
+        with refuses(ErrorCode.OVER_BUDGET, str(tmp_path), "capsule c4", "pinned"):
+            folder.write(make_capsule(name="c4"), buffers, lambda name: True)
+        with refuses(ErrorCode.OVER_BUDGET):
+            folder.write(make_capsule(name="c4", images=99), buffers, unpinned)
+        assert capsule_files(tmp_path) == ["c1", "c2", "c3"]
+    (tmp_path / "c2.safetensors").write_bytes(bytes(size))
+    with opened(tmp_path, 3 * size + 64) as folder:
+        folder.write(make_capsule(name="c4"), buffers, unpinned)
+        assert capsule_files(tmp_path) == ["c1", "c2", "c4"]  # an unreadable one counts, but stays
+        with refuses(ErrorCode.OVER_BUDGET, f"{size} are in unreadable files"):
+            folder.write(make_capsule(name="c5"), buffers, lambda name: True)
+
+
+def test_one_process_owns_a_folder(make_capsule, buffers: BufferSet, tmp_path: Path, refuses) -> None:
+    with opened(tmp_path), refuses(ErrorCode.STORAGE, str(tmp_path), "another process"):
+        CapsuleFolder(tmp_path, PLENTY)
+    with opened(tmp_path):
+        pass
+    (tmp_path / "file").touch()
+    with refuses(ErrorCode.STORAGE, str(tmp_path / "file")):
+        CapsuleFolder(tmp_path / "file", PLENTY)
+
+
+def test_a_full_disk_loses_nothing(
+    make_capsule, buffers: BufferSet, manifest: Manifest, tmp_path: Path, refuses
+) -> None:
+    size = encode_capsule(make_capsule(), buffers, time.time_ns()).nbytes
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with opened(tmp_path, size + 8) as folder:
+        folder.write(make_capsule(), buffers, unpinned)
+        for bytes_left in (0, 1, size // 2, size - 1):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_left, unlimited[1]))
+            try:
+                with refuses(ErrorCode.STORAGE, "File too large"):
+                    folder.write(make_capsule(name="before_graspe", seed=1), buffers, unpinned)
+                with refuses(ErrorCode.STORAGE, "File too large"):
+                    folder.write(make_capsule(seed=1), buffers, unpinned)
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+            assert sorted(file.name for file in tmp_path.iterdir()) == [".lock", "before_grasp.safetensors"]
+            assert folder.newest(buffers, manifest).capsule.boundary.id == "b0"
+
+
+class Crash(BaseException):
+    """Stands for the end of the process: nothing behind it runs."""
+
+
+def test_a_crash_at_any_step_leaves_old_or_new(
+    make_capsule, buffers: BufferSet, manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newer = make_capsule(seed=1, images=8)
+    limit = encode_capsule(newer, buffers, time.time_ns()).nbytes + 8  # the other one must go for it
+    found = []
+    for crash_at in range(20):
+        path = tmp_path / str(crash_at)
+        with opened(path, limit) as folder:
+            folder.write(make_capsule(name="other"), buffers, unpinned)
+            folder.write(make_capsule(name="before_grasp"), buffers, unpinned)
+            steps = iter(range(99))
+
+            def step(real: Callable, *values: object, steps=steps, crash_at=crash_at, **named: object) -> object:
+                if next(steps) == crash_at:
+                    raise Crash
+                return real(*values, **named)
+
+            with monkeypatch.context() as patch:
+                for name in ("open", "fsync", "rename", "unlink"):
+                    patch.setattr(os, name, functools.partial(step, getattr(os, name)))
+                try:
+                    folder.write(newer, buffers, unpinned)
+                    crashed = False
+                except Crash:
+                    crashed = True
+        with opened(path, limit) as folder:
+            newest = folder.newest(buffers, manifest)
+            assert not newest.skipped
+            found.append(newest.capsule.boundary.id)
+            assert not (path / ".aside").exists()
+            folder.write(make_capsule(name="next"), buffers, unpinned)
+        if not crashed:
+            break
+    assert crash_at >= 6
+    assert found == sorted(found)
+    assert (found[0], found[-1]) == ("b0", "b1")
+    print(f"{crash_at} steps")
+
+
+def test_sigkill_loses_no_acknowledged_capsule(
+    make_capsule, buffers: BufferSet, manifest: Manifest, tmp_path: Path
+) -> None:
+    capsules = [make_capsule(name=f"c{number % 3}", seed=number, images=50) for number in range(6)]
+    chance = random.Random(0)
+    for _ in range(10):
+        acknowledged = until_killed(lambda tell: keep_writing(tmp_path, capsules, buffers, tell), chance)
+        with opened(tmp_path) as folder:
+            newest = folder.newest(buffers, manifest)
+            assert not newest.skipped
+            if acknowledged:
+                sequence = [capsule.boundary.id for capsule in capsules]
+                later = sequence[(sequence.index(acknowledged) + 1) % len(sequence)]
+                assert newest.capsule.boundary.id in (acknowledged, later)
+
+
+def keep_writing(path: Path, capsules: list[Capsule], buffers: BufferSet, tell: Callable[[str], None]) -> None:
+    folder = CapsuleFolder(path, PLENTY)
+    while True:
+        for capsule in capsules:
+            folder.write(capsule, buffers, unpinned)
+            tell(capsule.boundary.id)
+
+
+def until_killed(work: Callable[[Callable[[str], None]], None], chance: random.Random) -> str:
+    """Run work in a process of its own, kill it a moment after its third word; its last word."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            work(lambda word: os.write(writer, f"{word} ".encode()) and None)
+        finally:
+            os._exit(1)
+    os.close(writer)
+    with open(reader, "rb", buffering=0) as words:
+        said = b""
+        while said.count(b" ") < 3 and (more := words.read(64)):
+            said += more
+        time.sleep(chance.uniform(0, 0.004))  # the moment of the kill, not a wait for something
+        os.kill(child, signal.SIGKILL)
+        while more := words.read(64):
+            said += more
+    os.waitpid(child, 0)
+    assert said.count(b" ") >= 3, "the writing process failed"
+    return said.decode().split()[-1]

@@ -1,0 +1,193 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from flashrt_ros.policy.loading import Policy, load_policy
+from flashrt_ros.policy.processing import Observation
+from flashrt_ros.policy.session import Mode, Session
+from flashrt_ros.policy.writer import CapsuleWriter
+from flashrt_ros.runtime.errors import ErrorCode
+from flashrt_ros.runtime.manifest import differences
+from flashrt_ros.runtime.plan import Plan
+
+SECONDS = 30.0
+
+
+@pytest.fixture
+def copy(checkpoint: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(checkpoint, tmp_path / "checkpoint"))
+
+
+def edit(path: Path, *keys: str, value: Any) -> None:
+    content = json.loads(path.read_text())
+    part = content
+    for key in keys[:-1]:
+        part = part[key]
+    part[keys[-1]] = value
+    path.write_text(json.dumps(content))
+
+
+def observation(stamp: int) -> Observation:
+    random = np.random.default_rng(stamp)
+    images = {view: random.integers(0, 256, (48, 64, 3), np.uint8) for view in ("front", "wrist")}
+    return Observation(images, random.normal(size=6), stamp)
+
+
+def test_a_loaded_policy_is_captured_and_its_state_is_empty(policy: Policy) -> None:
+    assert policy.plan.backend.captures == len(policy.model.stages())
+    assert not any(policy.plan.buffers[spec.name].any() for spec in policy.plan.buffers.state())
+    assert set(policy.manifest()) == {"weights", "config", "tokenizer", "normaliser", "layout", "numerics"}
+
+
+def test_warm_up_runs_every_reachable_stage(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, real = [], Plan.run
+    monkeypatch.setattr(Plan, "run", lambda plan, step: (run.append(step.stage), real(plan, step)))
+    policy = load_policy(checkpoint)
+    assert set(run) == {stage.name for stage in policy.model.stages()}
+
+
+def test_progress_is_told_and_may_stop_it(checkpoint: Path) -> None:
+    told: list[str] = []
+
+    def progress(step: str) -> None:
+        told.append(step)
+        if step.startswith("allocating"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        load_policy(checkpoint, progress=progress)
+    assert len(told) == 3
+
+
+def test_devices_and_threads(checkpoint: Path, refuses) -> None:
+    with refuses(ErrorCode.NOT_SUPPORTED, "cuda", "only the CPU backend"):
+        load_policy(checkpoint, device="cuda")
+    with refuses(ErrorCode.BAD_REQUEST, "'tpu'"):
+        load_policy(checkpoint, device="tpu")
+    with refuses(ErrorCode.BAD_REQUEST, "threads 0"):
+        load_policy(checkpoint, threads=0)
+
+
+def test_each_file_counts_in_the_manifest(policy: Policy, copy: Path) -> None:
+    def parts() -> set[str]:
+        return {line.split(".")[0] for line in differences(policy.manifest(), load_policy(copy).manifest())}
+
+    edit(copy / "norm_stats.json", "norm_stats", "state", "std", value=[0.7] * 6)
+    assert parts() == {"normaliser"}
+    (copy / "tokenizer.json").write_text((copy / "tokenizer.json").read_text() + "\n")
+    edit(copy / "config.json", "flashrt", "normalisation", value="quantile")
+    assert parts() == {"config", "tokenizer", "normaliser"}
+
+
+def test_statistics_are_never_made_up(copy: Path, refuses) -> None:
+    statistics = (copy / "norm_stats.json").read_text()
+    (copy / "norm_stats.json").unlink()
+    with refuses(ErrorCode.BAD_CHECKPOINT, "norm_stats.json", "No such file"):
+        load_policy(copy)
+    edit(copy / "config.json", "flashrt", "normalisation", value="none")
+    assert load_policy(copy).processor.normaliser.convention == "none"
+    (copy / "norm_stats.json").write_text(statistics)
+    config = json.loads((copy / "config.json").read_text())
+    del config["flashrt"]["normalisation"]
+    (copy / "config.json").write_text(json.dumps(config))
+    with refuses(ErrorCode.BAD_CHECKPOINT, "flashrt.normalisation"):
+        load_policy(copy)
+
+
+def test_a_tokenizer_of_another_checkpoint_is_refused(copy: Path, refuses) -> None:
+    path = copy / "tokenizer.json"
+    content = json.loads(path.read_text())
+    content["added_tokens"].append({**content["added_tokens"][-1], "id": 320, "content": "<|more|>"})
+    content["model"]["vocab"] |= {f"extra{token}": token for token in range(262, 320)}
+    path.write_text(json.dumps(content))
+    with refuses(ErrorCode.BAD_CHECKPOINT, "tokens up to 320", "vocab_size is 320"):
+        load_policy(copy)
+
+
+def test_weights_that_make_nan_are_refused(copy: Path, refuses) -> None:
+    file = copy / "model.safetensors"
+    tensors = load_file(file)
+    name = next(name for name in tensors if name.endswith("layers.0.mlp.down_proj.weight"))
+    tensors[name][0, 0] = torch.nan
+    save_file(tensors, file)
+    with refuses(ErrorCode.BAD_CHECKPOINT, "policy tiny", "hidden states are not finite"):
+        load_policy(copy)
+
+
+CONTINUE = """
+import sys
+from pathlib import Path
+sys.path.insert(0, str(Path(sys.argv[1]).parent))
+from test_loading import SECONDS, observation
+from flashrt_ros.policy.loading import load_policy
+from flashrt_ros.policy.session import Mode, Session
+from flashrt_ros.policy.writer import CapsuleWriter
+
+policy = load_policy(sys.argv[2])
+session = Session(policy)
+writer = CapsuleWriter(sys.argv[3], 1 << 30, policy.plan.buffers, policy.manifest(), session.store.is_pinned)
+found = writer.newest().result(SECONDS)
+assert not found.skipped, found.skipped
+session.store.add(found.capsule)
+assert session.restore(found.capsule.name, Mode.EXACT).prefilled_tokens == 0
+session.observe(observation(3))
+sys.stdout.buffer.write(session.planned().actions.tobytes() + session.act().actions.tobytes())
+writer.close(SECONDS)
+"""
+
+
+def test_another_process_continues_from_a_file_to_the_byte(policy: Policy, checkpoint: Path, tmp_path: Path) -> None:
+    session = Session(policy)
+    writer = CapsuleWriter(tmp_path, 1 << 30, policy.plan.buffers, policy.manifest(), session.store.is_pinned)
+    session.begin("press the button", seed=5)
+    session.observe(observation(1))
+    session.act()
+    session.observe(observation(2))
+    session.act()
+    saved = session.snapshot("before_grasp").capsule
+    assert saved is not None
+    writer.write(saved)
+    session.observe(observation(3))
+    expected = session.planned().actions.tobytes() + session.act().actions.tobytes()
+    assert writer.close(SECONDS)
+    child = subprocess.run(
+        [sys.executable, "-c", CONTINUE, __file__, str(checkpoint), str(tmp_path)],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert child.returncode == 0, child.stderr.decode()
+    assert child.stdout == expected
+
+
+def test_a_foreign_file_is_rebuilt_from_its_recipe(policy: Policy, tmp_path: Path, copy: Path) -> None:
+    session = Session(policy)
+    session.begin("press the button", seed=5)
+    session.observe(observation(1))
+    expected = session.act()
+    saved = session.snapshot("theirs").capsule
+    assert saved is not None
+    writer = CapsuleWriter(tmp_path / "c", 1 << 30, policy.plan.buffers, policy.manifest(), session.store.is_pinned)
+    writer.write(saved)
+    assert writer.close(SECONDS)
+    edit(copy / "config.json", "flashrt", "name", value="other")
+    other = load_policy(copy)
+    theirs = Session(other)
+    writer = CapsuleWriter(tmp_path / "c", 1 << 30, other.plan.buffers, other.manifest(), theirs.store.is_pinned)
+    assert writer.newest().result(SECONDS).capsule is None
+    theirs.store.add(writer.read("theirs", foreign=True).result(SECONDS))
+    report = theirs.restore("theirs", Mode.EXACT, rebuild=True)
+    assert report.rebuilt
+    np.testing.assert_array_equal(theirs.planned().actions, expected.actions)
+    assert writer.close(SECONDS)
