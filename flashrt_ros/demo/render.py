@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from typing import TYPE_CHECKING, Protocol
 
 import mujoco
@@ -76,6 +77,8 @@ class EglRenderer:
                 f"no OpenGL through EGL ({type(error).__name__}: {error}): install libegl1 and libgl1-mesa-dri, "
                 "or choose renderer drawn",
             ) from error
+        self._free = weakref.finalize(self, _free, self._gl, self._context)
+        self._free.atexit = False  # EGL itself has ended by then
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, self._context)
         self._world = world
         self._scene = mujoco.MjvScene(world.model, maxgeom=world.model.ngeom + 16)
@@ -104,8 +107,13 @@ class EglRenderer:
 
     def close(self) -> None:
         """See Renderer."""
-        self._context.free()
-        self._gl.free()
+        self._free()
+
+
+def _free(gl: GLContext, context: mujoco.MjrContext) -> None:
+    gl.make_current()  # else it would free what has the same numbers in another renderer's context
+    context.free()
+    gl.free()
 
 
 def _current_context(width: int, height: int) -> GLContext:

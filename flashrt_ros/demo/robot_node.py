@@ -56,7 +56,7 @@ class Lockstep:
         self._pace.cancel()
         self._tick += 1
         self._stamp = self._tick * self._robot.period
-        self._due = max(self._due + self._interval, time.monotonic())
+        self._due = max(self._due + self._interval, time.monotonic())  # a late tick is made up for, not many
         self._robot.observe(self._stamp)
         self._waiting = True
         self._publish()

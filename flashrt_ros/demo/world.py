@@ -161,7 +161,7 @@ class World:
     @property
     def limits(self) -> NDArray[np.float64]:
         """Lowest and highest position of each joint, [joints, 2], in radians."""
-        return self.model.actuator_ctrlrange.copy()
+        return np.array([self.model.joint(name).range for name in JOINTS])
 
     @property
     def pressed(self) -> tuple[bool, ...]:

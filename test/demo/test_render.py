@@ -55,13 +55,42 @@ def test_another_process_gives_the_same_bytes(renderer: Renderer) -> None:
     assert answer == b"".join(own.render(view).tobytes() for view in VIEWS)
 
 
+def test_renderers_do_not_disturb_one_another(renderer: Renderer, world: World) -> None:
+    before = renderer.render("front")
+    for _ in range(2):
+        other = open_renderer(World(5), renderer.name)
+        another = open_renderer(World(6), renderer.name)
+        other.close()
+        seen = another.render("front")
+        del other
+        assert np.array_equal(another.render("front"), seen)
+        assert np.array_equal(renderer.render("front"), before)
+        del another
+        assert np.array_equal(renderer.render("front"), before)
+
+
+def test_drawn_resembles_egl(world: World) -> None:
+    try:
+        egl = open_renderer(world, "egl")
+    except FlashrtError as error:
+        pytest.skip(str(error))
+    drawn = open_renderer(world, "drawn")
+    for _ in range(2):
+        for view in VIEWS:
+            apart = np.abs(egl.render(view).astype(int) - drawn.render(view)).max(axis=2)
+            assert (apart > 60).mean() < 0.03
+        world.step(world.positions + np.array([0.6, 0.5, -0.3, 0.2, 0.5, 0.5]), 0.5)
+
+
 @pytest.mark.parametrize("button", range(len(BUTTONS)))
 def test_a_light_shows_at_its_button(renderer: Renderer, world: World, button: int) -> None:
     dark = renderer.render("front").astype(int)
     world.set_lights(tuple(index == button for index in range(len(BUTTONS))))
-    change = np.abs(renderer.render("front").astype(int) - dark).max(axis=2) > 40
+    lit = renderer.render("front").astype(int)
+    change = np.abs(lit - dark).max(axis=2) > 40
     rows, columns = np.nonzero(change)
     assert 10 < len(rows) < 300
+    assert lit[change].max() > 250
     y = world.data.body(f"socket_{BUTTONS[button]}").xpos[1]
     assert (columns.mean() - 47.5) * y > 0  # the front camera faces the arm: positive y is to the right
     assert np.ptp(columns) < 20
