@@ -15,6 +15,7 @@ from flashrt_ros.models.config import read_json
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 _INDEX = "model.safetensors.index.json"
+_SINGLE = "model.safetensors"
 _STARVLA = "qwen_vl_interface.model."
 _TEXT = ("embed_tokens.", "layers.", "norm.")
 _LISTED = 10
@@ -32,7 +33,11 @@ def canonical(key: str) -> str:
 
 
 class Checkpoint:
-    """The tensors of a folder. Opening reads the headers alone."""
+    """The tensors of a folder. Opening reads the headers alone.
+
+    They are in the files that model.safetensors.index.json names, or in model.safetensors, or, without either, in
+    every *.safetensors file.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -50,6 +55,8 @@ class Checkpoint:
             if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
                 raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"{self.folder / _INDEX}: weight_map names no files")
             names = sorted({Path(name).name for name in places.values()})
+        elif (self.folder / _SINGLE).exists():
+            names = [_SINGLE]
         else:
             names = sorted(path.name for path in self.folder.glob("*.safetensors"))
         if not names:
