@@ -212,7 +212,7 @@ class World:
                 f"the saved world is of another model or MuJoCo than {_MODEL_FILE.name} and {mujoco.__version__}: "
                 "save it again with these",
             )
-        state = np.frombuffer(body, dtype="<f8", offset=_HEADER.size)
+        state = np.frombuffer(body, dtype="<f8", offset=_HEADER.size).copy()  # MuJoCo 3 refuses a read-only one
         mujoco.mj_resetData(self.model, self.data)
         mujoco.mj_setState(self.model, self.data, state, _STATE)
         self.seed = seed

@@ -6,6 +6,7 @@ import hashlib
 import math
 import subprocess
 import sys
+from pathlib import Path
 
 import mujoco
 import numpy as np
@@ -149,7 +150,8 @@ def test_bad_saves_change_nothing() -> None:
     assert world.save() == before
 
 
-def test_unstable_physics_is_an_error() -> None:
+def test_unstable_physics_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # MuJoCo writes MUJOCO_LOG.TXT
     world = World(0)
     saved = world.save()
     world.data.qvel[0] = 1e12
