@@ -19,6 +19,7 @@ COMMAND_TYPES = (
     "std_msgs/msg/Float64MultiArray",
     "trajectory_msgs/msg/JointTrajectory",
 )
+STAMPED_COMMAND_TYPES = ("sensor_msgs/msg/JointState", "trajectory_msgs/msg/JointTrajectory")
 QOS_NAMES = ("sensor_data", "reliable")
 ACTION_MODES = ("delta", "absolute")
 SAFETY_ACTIONS = ("hold",)
@@ -122,12 +123,13 @@ def load_contract(path: str | Path) -> Contract:
     """Read and check a contract. Raises BAD_CONTRACT with file, line, key, value and what to do."""
     root = read_yaml(path)
     observation = _observation(root.take("observation").as_section())
+    action = _action(root.take("action").as_section(), observation.state)
     contract = Contract(
         file=root.file,
         observation=observation,
-        action=_action(root.take("action").as_section(), observation.state),
+        action=action,
         heartbeat_timeout=root.take("heartbeat_timeout").as_number(above=0.0),
-        lockstep=_lockstep(root.take_if_given("lockstep")),
+        lockstep=_lockstep(root.take_if_given("lockstep"), action.command),
     )
     root.end()
     return contract
@@ -224,9 +226,11 @@ def _range(value: Value) -> tuple[float, float]:
     return low, high
 
 
-def _lockstep(value: Value | None) -> Lockstep | None:
+def _lockstep(value: Value | None, command: Command) -> Lockstep | None:
     if value is None:
         return None
+    if command.type not in STAMPED_COMMAND_TYPES:
+        value.refuse(f"needs commands with a stamp, and {command.type} has none; use {STAMPED_COMMAND_TYPES[0]}")
     section = value.as_section()
     lockstep = Lockstep(section.take("apply_after").as_count(least=1))
     section.end()

@@ -250,9 +250,9 @@ class Controller(ABC):
         self._output.gate(self.gate.state)
         return True
 
-    def _report(self, tick: int, *, active: bool) -> None:
+    def _report(self, tick: int, *, active: bool, may_ask: bool = True) -> None:
         queue = self.queue
-        infer = self._needs_inference()
+        infer = may_ask and self._needs_inference()
         if infer:
             self._asked_at = tick
         self._output.executed(

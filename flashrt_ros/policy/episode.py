@@ -275,17 +275,17 @@ class Episode:
                 )
 
     def _check_capacity(self) -> None:
-        """A compacted context must have room for one more instruction and observation."""
+        """A compacted context must have room for one more instruction, or one more observation."""
         config, model = self.policy.model.config, self.policy.model
         tokens = config.max_instruction_tokens
-        kept = 2 * model.instruct(np.zeros(tokens, np.int64)).rows
-        observations = config.history + 1 if config.layout == "append" else 1
-        needed = kept + observations * model.rows_to_observe(tokens)
+        instruction, observation = model.instruct(np.zeros(tokens, np.int64)).rows, model.rows_to_observe(tokens)
+        history = config.history if config.layout == "append" else 0
+        needed = instruction + history * observation + max(instruction, observation)
         if needed > model.max_rows:
             raise FlashrtError(
                 ErrorCode.BAD_CHECKPOINT,
-                f"config.json flashrt.max_rows {model.max_rows}: instructions of {tokens} tokens and "
-                f"{observations} observations take {needed} rows; raise max_rows or lower history",
+                f"config.json flashrt.max_rows {model.max_rows}: an instruction of {tokens} tokens, {history} "
+                f"observations and one more of either take {needed} rows; raise max_rows or lower history",
             )
 
 

@@ -57,6 +57,10 @@ class LockstepController(Controller):
         elif raised:
             self._holds.append(None)
 
+    def _time_went_back(self, before: int, now: int) -> None:
+        self._commanded = None  # the last command belongs to another state of the world
+        super()._time_went_back(before, now)
+
     def _hold_measured(self) -> None:
         self._holds.append(None)
         self._wake()
@@ -88,7 +92,7 @@ class LockstepController(Controller):
         if self._holds:
             held = self._holds.popleft()
             self._send(tick, self.saturation.within_position(measured if held is None else held))
-            self._report(tick, active=False)
+            self._report(tick, active=False, may_ask=False)  # the instant after the last hold is the one to observe
         elif self.gate.armed:
             if not self._chunk_is_missing():
                 self._run_tick(tick)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import signal
@@ -113,10 +114,8 @@ def node(context: None) -> Iterator[Node]:
     executor.add_node(own)
 
     def spin() -> None:
-        try:
+        with contextlib.suppress(ExternalShutdownException):
             executor.spin()
-        except ExternalShutdownException:
-            pass
 
     thread = threading.Thread(target=spin, daemon=True)
     thread.start()

@@ -1,0 +1,134 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""A two-joint robot and a policy around a controller: time, measured joints and chunks are the test's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flashrt_ros.policy.contract import Contract, load_contract
+from flashrt_ros.policy.controller import Controller, ExecutedTick
+from flashrt_ros.policy.gate import GateState
+
+PERIOD = 100_000_000
+JOINTS = ["a", "b"]
+HORIZON = 6
+CONTRACT = """
+observation:
+  images: {front: {topic: image, type: sensor_msgs/msg/Image, qos: reliable, max_age: 0.3}}
+  state: {topic: joint_states, type: sensor_msgs/msg/JointState, joints: [b, a], max_age: 0.3}
+action:
+  joints: [a, b]
+  rate: 10.0
+  mode: absolute
+  limits: {position: {a: [-1.0, 1.0], b: [-1.0, 1.0]}, step: {a: 0.1, b: 0.1}}
+  start_tolerance: 0.15
+  threshold: 3
+  command: {topic: joint_command, type: sensor_msgs/msg/JointState}
+  safety: hold
+heartbeat_timeout: 0.5
+"""
+
+
+@dataclass
+class Record:
+    """Everything that a controller put out, in order."""
+
+    log: list[Any] = field(default_factory=list)
+
+    def command(self, stamp: int, positions: np.ndarray) -> None:
+        self.log.append((stamp, positions.tolist()))
+
+    def executed(self, tick: ExecutedTick) -> None:
+        self.log.append(tick)
+
+    def gate(self, state: GateState) -> None:
+        self.log.append(state)
+
+    @property
+    def commands(self) -> list[tuple[int, list[float]]]:
+        """(stamp, positions) of every command."""
+        return [entry for entry in self.log if isinstance(entry, tuple)]
+
+    @property
+    def targets(self) -> list[float]:
+        """Joint a of every command."""
+        return [round(positions[0], 9) for _, positions in self.commands]
+
+    @property
+    def ticks(self) -> list[ExecutedTick]:
+        """Every report of a tick."""
+        return [entry for entry in self.log if isinstance(entry, ExecutedTick)]
+
+    @property
+    def gates(self) -> list[GateState]:
+        """Every report of the gate."""
+        return [entry for entry in self.log if isinstance(entry, GateState)]
+
+    @property
+    def requests(self) -> list[int]:
+        """Stamps of the ticks that asked for an inference."""
+        return [tick.stamp for tick in self.ticks if tick.infer]
+
+
+class Rig:
+    """Events for a controller, with values that a healthy policy and robot would give."""
+
+    def __init__(self, contract: Contract) -> None:
+        self.contract = contract
+        self.now = 0
+        self.record = Record()
+        self.chunk_id = 0
+        self.controller: Controller
+
+    def hold_epoch(self, epoch: int) -> None:
+        self.controller.policy_state(epoch, running=False, step_limit=0, reason="test")
+
+    def run_epoch(self, epoch: int, step_limit: int = 0) -> None:
+        self.controller.policy_state(epoch, running=True, step_limit=step_limit, reason="")
+
+    def measure(self, a: float = 0.0, b: float = 0.0, stamp: int | None = None) -> None:
+        self.controller.measured(["b", "x", "a"], [b, 9.0, a], self.now if stamp is None else stamp)
+
+    def plan(self, first: float, observation: int | None = None, **changed: Any) -> None:
+        """Send a chunk that moves joint a by 0.01 a row from `first`, for the newest request's observation."""
+        self.chunk_id += 1
+        values = np.zeros((HORIZON, 2))
+        values[:, 0] = first + 0.01 * np.arange(HORIZON)
+        if observation is None:
+            observation = self.record.requests[-1]
+        chunk = {
+            "epoch": self.controller.gate.epoch,
+            "chunk_id": self.chunk_id,
+            "observation_stamp": observation,
+            "names": JOINTS,
+            "data": values.ravel(),
+            "horizon": HORIZON,
+            "start": 0,
+            "dt": PERIOD,
+            "exact": False,
+        }
+        self.controller.chunk(**(chunk | changed))
+
+
+@pytest.fixture
+def contract_text() -> str:
+    return CONTRACT
+
+
+@pytest.fixture
+def contract(tmp_path: Path) -> Contract:
+    file = tmp_path / "contract.yaml"
+    file.write_text(CONTRACT)
+    return load_contract(file)
+
+
+@pytest.fixture
+def rig(contract: Contract) -> Rig:
+    """The test adds a controller."""
+    return Rig(contract)

@@ -1,0 +1,122 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flashrt_ros.policy.contract import Contract, load_contract
+from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+
+DEMO = Path(__file__).resolve().parents[2] / "config" / "demo_contract.yaml"
+TEXT = DEMO.read_text()
+
+
+def load(tmp_path: Path, text: str) -> Contract:
+    file = tmp_path / "contract.yaml"
+    file.write_text(text)
+    return load_contract(file)
+
+
+def test_the_demo_contract_is_read_as_written() -> None:
+    contract = load_contract(DEMO)
+    action = contract.action
+    assert [source.key for source in contract.observation.images] == ["front", "wrist"]
+    assert action.joints == ("shoulder_pan", "shoulder_lift", "elbow", "wrist_pitch", "wrist_roll", "gripper")
+    assert (action.limits.low[2], action.limits.high[2], action.limits.step[4]) == (0.0, 2.5, 0.15)
+    assert action.period == 100_000_000
+    assert contract.lockstep is not None
+    assert contract.lockstep.apply_after == 2
+
+
+def test_without_lockstep_it_is_for_a_real_robot(tmp_path: Path) -> None:
+    assert load(tmp_path, TEXT.replace("lockstep: {apply_after: 2}", "")).lockstep is None
+
+
+def test_limits_follow_the_order_of_the_joints_and_not_of_the_file(tmp_path: Path) -> None:
+    first, second = "      shoulder_pan: [-1.6, 1.6]\n", "      shoulder_lift: [-0.9, 1.4]\n"
+    swapped = load(tmp_path, TEXT.replace(first + second, second + first))
+    assert swapped.action.limits.low[:2] == (-1.6, -0.9)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("threshold: 4 ", "treshold: 4 ", ["action", "'threshold' is missing"]),
+        ("safety: hold", "safety: hold\n  extra: 1", ["action.extra", "is not a key"]),
+        ("  safety: hold", "  safety: zero", ["action.safety", "'zero'", "hold"]),
+        ("rate: 10.0", "rate: fast", ["action.rate", "expected a number", "'fast'"]),
+        ("rate: 10.0", "rate: .nan", ["action.rate", "finite"]),
+        ("rate: 10.0", "rate: -1.0", ["action.rate", "above 0"]),
+        ("rate: 10.0", "rate: 1e1", ["action.rate", "expected a number", "1.0e-3"]),
+        ("rate: 10.0", "rate: true", ["action.rate", "expected a number"]),
+        ("rate: 10.0", "rate: !!int ten", ["action.rate", "no number"]),
+        ("threshold: 4 ", "threshold: 4.5 ", ["action.threshold", "whole number"]),
+        ("apply_after: 2", "apply_after: 0", ["lockstep.apply_after", "at least 1"]),
+        ("mode: delta ", "mode: relative ", ["action.mode", "'relative'", "delta, absolute"]),
+        ("elbow: [0.0, 2.5]", "elbow: [2.5, 2.5]", ["action.limits.position.elbow", "not below"]),
+        ("elbow: [0.0, 2.5]", "elbow: [0.0]", ["action.limits.position.elbow", "[low, high]"]),
+        ("elbow: [0.0, 2.5]", "elbo: [0.0, 2.5]", ["action.limits.position.elbo", "not in action.joints"]),
+        ("      elbow: 0.1\n", "", ["action.limits.step", "'elbow'", "missing"]),
+        ("      elbow: 0.1\n", "      elbow: 0.1\n      elbow: 0.2\n", ["action.limits.step.elbow", "twice"]),
+        (
+            "type: sensor_msgs/msg/Image, qos: reliable, max_age: 0.3}\n    w",
+            "type: x/Image}\n    w",
+            ["images.front.type"],
+        ),
+        ("command: {topic: joint_command", "command: {topic: ''", ["action.command.topic", "expected a text"]),
+        ("sensor_msgs/msg/JointState}\n  safety", "std_msgs/msg/String}\n  safety", ["action.command.type", "String"]),
+        ("front: {topic: camera", "front: {qos: best, topic: camera", ["front.qos", "twice"]),
+        ("  action", "  action: [", ["not YAML"]),
+        (
+            "action:\n  joints: [shoulder_pan, ",
+            "action:\n  joints: [shoulder_pam, ",
+            ["'shoulder_pam'", "not measured"],
+        ),
+        ("action:\n  joints: [shoulder_pan, ", "action:\n  joints: [elbow, ", ["action.joints", "named twice"]),
+        ("images:\n", "images: {}\n    unused:\n", ["not YAML"]),
+    ],
+)
+def test_a_fault_is_named_with_file_and_place(tmp_path: Path, old: str, new: str, says: list[str]) -> None:
+    text = TEXT.replace(old, new, 1) if old in TEXT else TEXT + new
+    assert text != TEXT
+    with pytest.raises(FlashrtError) as raised:
+        load(tmp_path, text)
+    assert raised.value.code == ErrorCode.BAD_CONTRACT
+    assert f"{tmp_path / 'contract.yaml'}:" in str(raised.value)
+    for part in says:
+        assert part in str(raised.value)
+
+
+def test_the_line_is_the_one_of_the_fault(tmp_path: Path) -> None:
+    line = next(number for number, text in enumerate(TEXT.splitlines(), 1) if "elbow: [0.0" in text)
+    with pytest.raises(FlashrtError, match=rf"contract\.yaml:{line}: action\.limits\.position\.elbow: "):
+        load(tmp_path, TEXT.replace("elbow: [0.0, 2.5]", "elbow: [9.0, 2.5]"))
+
+
+def test_lockstep_needs_commands_with_a_stamp(tmp_path: Path) -> None:
+    text = TEXT.replace("joint_command, type: sensor_msgs/msg/JointState", "c, type: std_msgs/msg/Float64MultiArray")
+    with pytest.raises(FlashrtError, match="stamp"):
+        load(tmp_path, text)
+    assert load(tmp_path, text.replace("lockstep: {apply_after: 2}", "")).action.command.topic == "c"
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"just a text", b"- a\n- b\n"])
+def test_what_is_no_contract_at_all_is_refused(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "contract.yaml"
+    file.write_bytes(content)
+    with pytest.raises(FlashrtError, match=r"contract\.yaml"):
+        load_contract(file)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FlashrtError, match=r"nowhere\.yaml"):
+        load_contract(tmp_path / "nowhere.yaml")
+
+
+def test_the_fingerprint_sees_values_and_not_layout(tmp_path: Path) -> None:
+    demo = load_contract(DEMO).fingerprint()
+    assert load(tmp_path, "# moved\n" + TEXT).fingerprint() == demo
+    assert load(tmp_path, TEXT.replace("elbow: [0.0, 2.5]", "elbow: [0.0, 2.4]")).fingerprint() != demo
