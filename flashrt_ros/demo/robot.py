@@ -6,18 +6,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
+from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from sensor_msgs.msg import Image, JointState
 from std_srvs.srv import Trigger
 
-from flashrt_ros.demo.render import VIEWS, open_renderer
+from flashrt_ros.demo.render import RENDERERS, VIEWS, open_renderer
 from flashrt_ros.demo.robot_messages import image_message, joint_state
 from flashrt_ros.demo.world import World
+from flashrt_ros.node.parameters import Parameter, declare
+from flashrt_ros.node.qos import input_qos
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
-_LARGEST_SEED = 2**63 - 1  # of a ROS parameter
-_DEPTH = 10
+_PARAMETERS = (
+    Parameter("mode", "lockstep", "One tick a command, or by the wall clock.", choices=("lockstep", "realtime")),
+    Parameter("seed", 0, "Of the world; ~/reset_world takes its value at that time.", 0, 2**63 - 1, read_only=False),
+    Parameter("renderer", "auto", "Of the camera views; auto draws where egl does not work.", choices=RENDERERS),
+    Parameter("image_width", 96, "Pixels.", 16, 1024),
+    Parameter("image_height", 96, "Pixels.", 16, 1024),
+    Parameter("rate", 10.0, "Ticks a second; a tick must be a multiple of the physics timestep.", 1.0, 500.0),
+    Parameter("pacing", 0.0, "Lockstep: simulated seconds a second at most; 0: as fast as commands come.", 0.0, 100.0),
+    Parameter("republish_period", 1.0, "Lockstep: seconds after which a tick is published again.", 0.05, 60.0),
+    Parameter("controller_timeout", 0.5, "Realtime: seconds without a command until a warning.", 0.01, 60.0),
+)
 
 
 class Robot(Node):
@@ -27,6 +38,7 @@ class Robot(Node):
     ~/reset_world. One world is kept at a time.
 
     Attributes:
+        steady_clock: for timers, whatever simulated time does.
         world: the simulation.
         targets: joint positions (rad) that the servos pull towards in the next tick.
         period: one tick in ns.
@@ -41,7 +53,8 @@ class Robot(Node):
                 for does not work here.
         """
         super().__init__("robot")
-        self._declare()
+        self.steady_clock = Clock(clock_type=ClockType.STEADY_TIME)
+        declare(self, _PARAMETERS)
         rate = self.get_parameter("rate").value
         self.period = round(1_000_000_000 / rate)
         self.world = World(self.get_parameter("seed").value)
@@ -59,8 +72,10 @@ class Robot(Node):
         self.get_logger().info(f"renderer {self._renderer.name}")
         if self._renderer.why:
             self.get_logger().warning(f"views are drawn plainly: {self._renderer.why}")
-        self._joint_states = self.create_publisher(JointState, "joint_states", _DEPTH)
-        self._images = {view: self.create_publisher(Image, f"camera/{view}/image_raw", _DEPTH) for view in VIEWS}
+        self._joint_states = self.create_publisher(JointState, "joint_states", input_qos("reliable"))
+        self._images = {
+            view: self.create_publisher(Image, f"camera/{view}/image_raw", input_qos("reliable")) for view in VIEWS
+        }
         self._observation: tuple[JointState, dict[str, Image]] | None = None
         self._saved: tuple[bytes, str] | None = None
         self.on_world_changed: Callable[[], None] = lambda: None
@@ -91,33 +106,9 @@ class Robot(Node):
         for view, image in images.items():
             self._images[view].publish(image)
 
-    def destroy_node(self) -> None:
-        """Free the renderer too."""
+    def finish(self) -> None:
+        """Free the renderer."""
         self._renderer.close()
-        super().destroy_node()
-
-    def _declare(self) -> None:
-        def declare(name: str, default: object, description: str, **more: object) -> None:
-            self.declare_parameter(name, default, ParameterDescriptor(description=description, **more))
-
-        def size(name: str) -> None:
-            sizes = IntegerRange(from_value=16, to_value=1024, step=1)
-            declare(name, 96, "Pixels of both cameras.", read_only=True, integer_range=[sizes])
-
-        def number(name: str, default: float, low: float, high: float, description: str) -> None:
-            span = FloatingPointRange(from_value=low, to_value=high, step=0.0)
-            declare(name, default, description, read_only=True, floating_point_range=[span])
-
-        seeds = IntegerRange(from_value=0, to_value=_LARGEST_SEED, step=1)
-        declare("seed", 0, "Seed of the world; ~/reset_world takes the value at its time.", integer_range=[seeds])
-        declare("mode", "lockstep", "lockstep: one tick a command; realtime: by the wall clock.", read_only=True)
-        declare("renderer", "auto", "auto, egl or drawn; auto takes drawn where egl does not work.", read_only=True)
-        size("image_width")
-        size("image_height")
-        number("rate", 10.0, 1.0, 500.0, "Ticks a second; a tick must be a multiple of the physics timestep.")
-        number("pacing", 0.0, 0.0, 100.0, "Lockstep: simulated seconds a second at most; 0: as fast as commands come.")
-        number("republish_period", 1.0, 0.05, 60.0, "Lockstep: seconds after which a tick is published again.")
-        number("controller_timeout", 0.5, 0.01, 60.0, "Realtime: seconds without a command until a warning.")
 
     def _describe(self) -> str:
         return f"{self.world.time:.3f} s after the reset with seed {self.world.seed}"

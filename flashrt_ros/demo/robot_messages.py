@@ -7,41 +7,29 @@ from __future__ import annotations
 import array
 
 import numpy as np
-from builtin_interfaces.msg import Time
 from numpy.typing import NDArray
 from sensor_msgs.msg import Image, JointState
 
 from flashrt_ros.demo.world import JOINTS, World
+from flashrt_ros.node.stamps import from_nanoseconds
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
-
-_SECOND = 1_000_000_000  # ns
-
-
-def time_message(stamp: int) -> Time:
-    """Return a stamp in ns as a message."""
-    return Time(sec=stamp // _SECOND, nanosec=stamp % _SECOND)
-
-
-def stamp_of(time: Time) -> int:
-    """Return a message's time in ns."""
-    return time.sec * _SECOND + time.nanosec
 
 
 def joint_state(world: World, stamp: int) -> JointState:
-    """Return the measured positions (rad) and velocities (rad/s) of all joints."""
+    """Return the measured positions (rad) and velocities (rad/s) of all joints, stamped `stamp` (ns)."""
     message = JointState(name=list(JOINTS), position=world.positions.tolist(), velocity=world.velocities.tolist())
-    message.header.stamp = time_message(stamp)
+    message.header.stamp = from_nanoseconds(stamp)
     return message
 
 
 def image_message(pixels: NDArray[np.uint8], frame: str, stamp: int) -> Image:
-    """Return [height, width, 3] RGB pixels as an rgb8 image."""
+    """Return [height, width, 3] RGB pixels as an rgb8 image, stamped `stamp` (ns)."""
     height, width, _ = pixels.shape
     message = Image(height=height, width=width, encoding="rgb8", is_bigendian=0, step=3 * width)
     message.data = array.array(
         "B", pixels.tobytes()
     )  # rclpy takes this as it is and copies other sequences item by item
-    message.header.stamp = time_message(stamp)
+    message.header.stamp = from_nanoseconds(stamp)
     message.header.frame_id = frame
     return message
 

@@ -4,24 +4,20 @@
 
 from __future__ import annotations
 
-import signal
 import sys
+import threading
 import time
-from collections.abc import Callable
-from types import FrameType
 
-import rclpy
-from rclpy.clock import Clock, ClockType
-from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
-from rclpy.signals import SignalHandlerOptions, install_signal_handlers
-from rosgraph_msgs.msg import Clock as ClockMessage
+from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import JointState
 
 from flashrt_ros.demo.robot import Robot
-from flashrt_ros.demo.robot_messages import stamp_of, targets_of, time_message
-from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+from flashrt_ros.demo.robot_messages import targets_of
+from flashrt_ros.node import qos
+from flashrt_ros.node.run import run_node
+from flashrt_ros.node.stamps import from_nanoseconds, to_nanoseconds
+from flashrt_ros.runtime.errors import FlashrtError
 
-_DEPTH = 10
 _LOG_INTERVAL = 2.0  # s
 
 
@@ -41,14 +37,14 @@ class Lockstep:
         self._tick = 0
         self._stamp = 0
         self._waiting = False  # for the command of a published tick
-        self._clock = robot.create_publisher(ClockMessage, "/clock", _DEPTH)
-        steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self._clock = robot.create_publisher(Clock, "/clock", qos.CLOCK)
         pacing = robot.get_parameter("pacing").value
         self._interval = robot.dt / pacing if pacing else 0.0
         self._due = time.monotonic()
-        self._pace = robot.create_timer(1.0, self._begin_tick, clock=steady, autostart=False)
-        self._again = robot.create_timer(robot.get_parameter("republish_period").value, self._publish, clock=steady)
-        robot.create_subscription(JointState, "joint_command", self._on_command, _DEPTH)
+        self._pace = robot.create_timer(1.0, self._begin_tick, clock=robot.steady_clock, autostart=False)
+        again = robot.get_parameter("republish_period").value
+        self._again = robot.create_timer(again, self._publish, clock=robot.steady_clock)
+        robot.create_subscription(JointState, "joint_command", self._on_command, qos.COMMAND)
         robot.on_world_changed = self._begin_tick
         self._begin_tick()
 
@@ -65,10 +61,10 @@ class Lockstep:
         if self._waiting:
             self._again.reset()
             self._robot.publish()
-            self._clock.publish(ClockMessage(clock=time_message(self._stamp)))
+            self._clock.publish(Clock(clock=from_nanoseconds(self._stamp)))
 
     def _on_command(self, command: JointState) -> None:
-        if not self._waiting or stamp_of(command.header.stamp) != self._stamp:
+        if not self._waiting or to_nanoseconds(command.header.stamp) != self._stamp:
             return  # the answer to a repetition of a tick that is over, or to one before a load
         if not _take(self._robot, command):
             return
@@ -90,8 +86,8 @@ class Realtime:
         self._timeout = robot.get_parameter("controller_timeout").value
         self._commanded: float | None = None  # when; None: nothing to miss
         self._ticked = time.monotonic()
-        robot.create_timer(robot.dt, self._on_tick, clock=Clock(clock_type=ClockType.STEADY_TIME))
-        robot.create_subscription(JointState, "joint_command", self._on_command, _DEPTH)
+        robot.create_timer(robot.dt, self._on_tick, clock=robot.steady_clock)
+        robot.create_subscription(JointState, "joint_command", self._on_command, qos.COMMAND)
 
     def _on_command(self, command: JointState) -> None:
         if _take(self._robot, command):
@@ -113,9 +109,6 @@ class Realtime:
         robot.publish()
 
 
-_MODES: dict[str, Callable[[Robot], Lockstep | Realtime]] = {"lockstep": Lockstep, "realtime": Realtime}
-
-
 def _take(robot: Robot, command: JointState) -> bool:
     """Make a command's positions the targets, or log why not."""
     try:
@@ -126,40 +119,18 @@ def _take(robot: Robot, command: JointState) -> bool:
     return True
 
 
-def _start(robot: Robot) -> None:
-    mode = robot.get_parameter("mode").value
-    if mode not in _MODES:
-        raise FlashrtError(ErrorCode.BAD_REQUEST, f"parameter mode is {mode!r}: choose one of {', '.join(_MODES)}")
-    _MODES[mode](robot)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+def _make_robot(stop: threading.Event) -> Robot:
+    robot = Robot()
+    if robot.get_parameter("mode").value == "lockstep":
+        Lockstep(robot)
+    else:
+        Realtime(robot)
+    return robot
 
 
 def main(args: list[str] | None = None) -> int:
-    """Run the robot until SIGINT or SIGTERM (exit code 0) or a failure, which is logged (exit code 1)."""
-    # rclpy's own handlers would take the context from under a node that is still being built.
-    signal.signal(signal.SIGTERM, _interrupt)
-    robot = None
-    try:
-        rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
-        robot = Robot()
-        _start(robot)
-        executor = SingleThreadedExecutor()
-        executor.add_node(robot)
-        install_signal_handlers(SignalHandlerOptions.ALL)
-        executor.spin()
-    except (KeyboardInterrupt, ExternalShutdownException):
-        return 0
-    except FlashrtError as error:
-        rclpy.logging.get_logger("robot").fatal(str(error))
-        return 1
-    finally:
-        if robot is not None:
-            robot.destroy_node()
-        rclpy.try_shutdown()
-    return 0
+    """Run the robot until SIGINT or SIGTERM (exit code 0); 1: it cannot start, and says why."""
+    return run_node(_make_robot, args)
 
 
 if __name__ == "__main__":

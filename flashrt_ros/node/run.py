@@ -9,17 +9,26 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from typing import Protocol, runtime_checkable
 
 import rclpy
 from rclpy.exceptions import ParameterException
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 
-from flashrt_ros.node.managed_node import ManagedNode
 from flashrt_ros.runtime.errors import FlashrtError
 
 
-def run_node(factory: Callable[[threading.Event], ManagedNode], args: list[str] | None = None) -> int:
+@runtime_checkable
+class Finishing(Protocol):
+    """What a node has that must leave something in order when its process ends."""
+
+    def finish(self) -> None:
+        """Leave the robot safe and free everything; the executor runs no more."""
+
+
+def run_node(factory: Callable[[threading.Event], Node], args: list[str] | None = None) -> int:
     """Make a node, spin it until a signal comes, leave the robot safe, and return the exit code.
 
     Args:
@@ -52,7 +61,8 @@ def run_node(factory: Callable[[threading.Event], ManagedNode], args: list[str] 
     except ExternalShutdownException:
         pass  # somebody shut the context down: nothing can be published any more
     finally:
-        node.finish()
+        if isinstance(node, Finishing):
+            node.finish()
         executor.shutdown()
         node.destroy_node()
         rclpy.try_shutdown()

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -19,8 +18,8 @@ from sensor_msgs.msg import Image, JointState
 from std_srvs.srv import Trigger
 
 from flashrt_ros.demo.render import VIEWS
-from flashrt_ros.demo.robot_messages import stamp_of, time_message
 from flashrt_ros.demo.world import JOINTS
+from flashrt_ros.node.stamps import from_nanoseconds, to_nanoseconds
 
 PATIENCE = 20.0  # s; far beyond what anything here takes
 
@@ -69,11 +68,16 @@ class Observer:
         self.node.create_subscription(JointState, "joint_states", self._on_state, 100)
         for view in VIEWS:
             self.node.create_subscription(Image, f"camera/{view}/image_raw", self._on_image(view), 100)
-        self.node.create_subscription(Clock, "/clock", lambda clock: self.clocks.append(stamp_of(clock.clock)), 100)
+        self.node.create_subscription(
+            Clock, "/clock", lambda clock: self.clocks.append(to_nanoseconds(clock.clock)), 100
+        )
         self.commands = self.node.create_publisher(JointState, "joint_command", 100)
 
+    def _on_clock(self, clock: Clock) -> None:
+        self.clocks.append(to_nanoseconds(clock.clock))
+
     def _on_state(self, state: JointState) -> None:
-        stamp = stamp_of(state.header.stamp)
+        stamp = to_nanoseconds(state.header.stamp)
         self.states[stamp] = state
         self.parts.setdefault(stamp, {})["state"] = b"".join(
             array.tobytes() for array in (state.position, state.velocity)
@@ -83,7 +87,7 @@ class Observer:
         def keep(image: Image) -> None:
             assert (image.encoding, image.header.frame_id) == ("rgb8", f"camera_{view}")
             assert len(image.data) == image.height * image.step == image.height * image.width * 3
-            self.parts.setdefault(stamp_of(image.header.stamp), {})[view] = bytes(image.data)
+            self.parts.setdefault(to_nanoseconds(image.header.stamp), {})[view] = bytes(image.data)
 
         return keep
 
@@ -106,7 +110,7 @@ class Observer:
 
     def command(self, stamp: int, positions: list[float], names: tuple[str, ...] = JOINTS) -> None:
         message = JointState(name=list(names), position=positions)
-        message.header.stamp = time_message(stamp)
+        message.header.stamp = from_nanoseconds(stamp)
         self.commands.publish(message)
 
     def call(self, service: str) -> Trigger.Response:
@@ -120,13 +124,6 @@ class Observer:
     def close(self) -> None:
         self.executor.shutdown()
         self.node.destroy_node()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def ros_settings() -> None:
-    """Keep to this machine, and to a domain of the tests unless one is given."""
-    os.environ.setdefault("ROS_DOMAIN_ID", "43")
-    os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
 
 
 @pytest.fixture
