@@ -17,9 +17,7 @@ from flashrt_ros.node.interfaces import msg
 from flashrt_ros.node.stamps import to_nanoseconds
 
 _DEPTH = 1000
-_LATCHED = QoSProfile(
-    depth=_DEPTH, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
-)
+_LATCHED = QoSProfile(depth=_DEPTH, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 
 
 class Recorder:
@@ -37,6 +35,7 @@ class Recorder:
         self._floor = 0
         self._started = 0
         self._ran: Any = None
+        self._moved = False
         self._ticks_since = 0
         self.clock = 0
         self.gate: Any = None
@@ -64,9 +63,10 @@ class Recorder:
         return self._following()
 
     def mark(self) -> None:
-        """Begin a leg, or a verb that moves the policy: what follows is under a new epoch."""
+        """Begin a leg, or a verb, which raises the epoch."""
         self._commands.clear()
         self._chunks.clear()
+        self._moved = False
         self._started = self.clock
         self._floor = self.state.epoch + 1
 
@@ -76,8 +76,8 @@ class Recorder:
 
     def unsettled(self) -> str:
         """Return why more may still come; empty: simulated time stands still, and all of it was heard."""
-        if self.state.epoch < self._floor:
-            return f"policy/state is at epoch {self.state.epoch}, the verb makes it {self._floor} at least"
+        if self.state.epoch < self._floor and not self._moved:
+            return f"policy/state is at epoch {self.state.epoch} yet, from {self._floor} on the verb has been accepted"
         if self._following():
             return self._following()
         if self._ran is None:
@@ -87,16 +87,20 @@ class Recorder:
             return f"/clock is at {self.clock / 1e9:.3f} s, it will stand still at {last / 1e9:.3f} s"
         return ""
 
-    def incomplete(self, steps: int) -> str:
-        """Return what is not here yet of a leg of `steps` actions; empty: `leg` has all of it."""
-        if self._ran is None or self._ran.epoch < self._floor or self._ran.steps != steps:
+    def unheard(self, steps: int) -> str:
+        """Return what is not here yet of a leg of `steps` actions and its chunks; empty: nothing."""
+        if not self._moved or self._ran.steps != steps:
             return f"command/executed has not told of action {steps} yet"
         if self._ran.chunk_id not in self._chunks:
             return f"chunk {self._ran.chunk_id} ran but has not been heard"
-        ticks = (self.clock - self._started) // self._period
-        if len(self._commands) != ticks:
-            return f"{len(self._commands)} of {ticks} joint commands have been heard"
         return ""
+
+    def incomplete(self) -> str:
+        """Return how many of the commands since `mark` are missing, if time stood still then; empty: none."""
+        ticks = (self.clock - self._started) // self._period
+        if len(self._commands) == ticks:
+            return ""
+        return f"{len(self._commands)} of {ticks} joint commands have been heard"
 
     def leg(self) -> Leg:
         """Return what came since `mark`: every command, and the chunks that ran."""
@@ -126,7 +130,7 @@ class Recorder:
 
     def _on_executed(self, message: Any) -> None:
         if message.active:
-            self._ran = message
+            self._ran, self._moved = message, True
 
     def _on_gate(self, message: Any) -> None:
         before, self.gate = self.gate, message

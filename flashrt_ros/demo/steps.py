@@ -1,0 +1,147 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Behaviours that only the demo needs: wait for the nodes, bring the world back, tell when a leg is over."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from lifecycle_msgs.srv import GetState
+from py_trees.behaviour import Behaviour
+from py_trees.common import Status
+from std_srvs.srv import Trigger
+
+from flashrt_ros.demo.recorder import Recorder
+from flashrt_ros.node.behaviours import ServiceBehaviour
+from flashrt_ros.node.interfaces import srv
+
+
+class Do(Behaviour):
+    """Does something that takes no time."""
+
+    def __init__(self, name: str, action: Callable[[], None]) -> None:
+        super().__init__(name)
+        self._action = action
+
+    def update(self) -> Status:
+        """Do it."""
+        self._action()
+        return Status.SUCCESS
+
+
+class Wait(Behaviour):
+    """Waits until nothing is missing any more."""
+
+    def __init__(self, name: str, missing: Callable[[], str], time_limit: float) -> None:
+        """`missing` says in words what is; empty: nothing. `time_limit` in s."""
+        super().__init__(name)
+        self._missing = missing
+        self._time_limit = time_limit
+        self._begun = 0.0
+
+    def initialise(self) -> None:
+        """Begin to wait."""
+        self._begun = time.monotonic()
+
+    def update(self) -> Status:
+        """Look once."""
+        self.feedback_message = self._missing()
+        if not self.feedback_message:
+            return Status.SUCCESS
+        if time.monotonic() - self._begun > self._time_limit:
+            self.feedback_message = f"after {self._time_limit:g} s still: {self.feedback_message}"
+            return Status.FAILURE
+        return Status.RUNNING
+
+
+class Poll(ServiceBehaviour):
+    """Asks a service again and again until its answer has what is wanted."""
+
+    @abstractmethod
+    def missing(self, response: Any) -> str:
+        """Return what an answer lacks; empty: nothing."""
+
+    def update(self) -> Status:
+        """Ask, or look at the answer."""
+        status = super().update()
+        if status != Status.SUCCESS:
+            return status
+        self.feedback_message = self.missing(self.response)
+        if not self.feedback_message:
+            return Status.SUCCESS
+        if time.monotonic() - self._begun > self.time_limit:
+            self.feedback_message = f"after {self.time_limit:g} s still: {self.feedback_message}"
+            return Status.FAILURE
+        self._future = None
+        return Status.RUNNING
+
+
+class Active(Poll):
+    """Waits until a lifecycle node is active."""
+
+    def __init__(self, node_name: str, time_limit: float) -> None:
+        super().__init__(f"{node_name} to be active", f"{node_name}/get_state", GetState, time_limit=time_limit)
+        self._node_name = node_name
+
+    def make_request(self) -> Any:
+        """Return the question."""
+        return GetState.Request()
+
+    def judge(self, response: Any) -> str:
+        """Take every answer."""
+        return ""
+
+    def missing(self, response: Any) -> str:
+        """Return the state that the node is in instead."""
+        label = response.current_state.label
+        return "" if label == "active" else f"{self._node_name} is {label}"
+
+
+class Digests(Poll):
+    """Waits until the capsules that are asked for have their sha256.
+
+    Attributes:
+        found: sha256 by capsule.
+    """
+
+    def __init__(self, capsules: list[str], *, name: str, time_limit: float = 20.0) -> None:
+        super().__init__(name, "policy/list_capsules", srv.ListCapsules, time_limit=time_limit)
+        self._capsules = capsules
+        self.found: dict[str, str] = {}
+
+    def make_request(self) -> Any:
+        """Return the question."""
+        return srv.ListCapsules.Request()
+
+    def judge(self, response: Any) -> str:
+        """Judge by error_code."""
+        return response.error_msg if response.error_code else ""
+
+    def missing(self, response: Any) -> str:
+        """Return the capsules without a digest."""
+        listed = {capsule.name: capsule.sha256 for capsule in response.capsules}
+        self.found = {name: listed.get(name, "") for name in self._capsules}
+        absent = [name for name, digest in self.found.items() if not digest]
+        return f"no sha256 yet of {', '.join(absent)}" if absent else ""
+
+
+class WorldSlot(ServiceBehaviour):
+    """Saves the robot's world, or brings the saved one back, which the robot shows at once."""
+
+    def __init__(self, service: str, recorder: Recorder) -> None:
+        """`service`: save_world, load_world or reset_world."""
+        super().__init__(service, f"robot/{service}", Trigger, time_limit=10.0)
+        self._recorder = recorder
+
+    def make_request(self) -> Any:
+        """Return the request."""
+        return Trigger.Request()
+
+    def judge(self, response: Any) -> str:
+        """Judge by success."""
+        if response.success and not self.service.endswith("save_world"):
+            self._recorder.note_world_change()
+        return "" if response.success else response.message
