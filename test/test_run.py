@@ -56,6 +56,15 @@ def test_help_names_commands_and_variables() -> None:
         assert word in done.stdout
 
 
+def test_help_of_the_demo_needs_no_environment(checkout: Path, bare: Path) -> None:
+    for file in ("__init__.py", "demo/__init__.py", "demo/options.py"):
+        (checkout / "flashrt_ros" / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / "flashrt_ros" / file, checkout / "flashrt_ros" / file)
+    done = run(checkout, "demo", "--help", PATH=str(bare))
+    assert done.returncode == 0, done.stderr
+    assert "--seed" in done.stdout
+
+
 def test_unknown_command_is_refused() -> None:
     done = run(ROOT, "dance")
     assert done.returncode == 2
