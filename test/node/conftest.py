@@ -28,7 +28,7 @@ else:
     from rclpy.node import Node
 
 
-def wait_until(condition: Callable[[], Any], timeout: float = 10.0, what: str = "") -> Any:
+def wait(condition: Callable[[], Any], timeout: float = 10.0, what: str = "") -> Any:
     """Return the condition's first true value; fail where none comes in time."""
     deadline = time.monotonic() + timeout
     while True:
@@ -65,7 +65,7 @@ class NodeProcess:
 
     def says(self, text: str, timeout: float = 15.0) -> None:
         """Wait until it has printed a text."""
-        wait_until(lambda: text in self.output or self.process.poll() is not None, timeout, f"'{text}'")
+        wait(lambda: text in self.output or self.process.poll() is not None, timeout, f"'{text}'")
         assert text in self.output, self.output
 
     def end(self) -> None:
@@ -74,6 +74,12 @@ class NodeProcess:
             self.process.send_signal(signal.SIGCONT)
             self.process.kill()
         self.process.wait()
+
+
+@pytest.fixture
+def wait_until() -> Callable[..., Any]:
+    """`wait_until(condition, timeout=10.0, what="")` returns the condition's first true value, or fails."""
+    return wait
 
 
 @pytest.fixture

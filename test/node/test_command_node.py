@@ -1,0 +1,556 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""command_node in a process of its own; the policy and the robot are the test's."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builtin_interfaces.msg import Duration, Time
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState
+from rosgraph_msgs.msg import Clock
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Bool
+from std_srvs.srv import Trigger
+
+from flashrt_interfaces.msg import ActionChunk, Executed, Gate, Heartbeat, PolicyState
+from flashrt_ros.node import qos
+from flashrt_ros.node.stamps import from_nanoseconds, to_nanoseconds
+
+MODULE = "flashrt_ros.node.command_node"
+JOINTS = ["a", "b"]
+PERIOD = 50_000_000
+HEARTBEAT_TIMEOUT = 0.5
+HORIZON = 10
+CONTRACT = """
+observation:
+  images: {front: {topic: image, type: sensor_msgs/msg/Image, qos: reliable, max_age: 0.3}}
+  state: {topic: joint_states, type: sensor_msgs/msg/JointState, joints: [a, b], max_age: 0.5}
+action:
+  joints: [a, b]
+  rate: 20.0
+  mode: absolute
+  limits: {position: {a: [-1.0, 1.0], b: [-1.0, 1.0]}, step: {a: 0.1, b: 0.1}}
+  start_tolerance: 0.15
+  threshold: 5
+  command: {topic: joint_command, type: sensor_msgs/msg/JointState}
+  safety: hold
+heartbeat_timeout: 0.5
+"""
+
+
+class World:
+    """A policy that answers every request, and a robot that is where its last command says."""
+
+    def __init__(self, node: Any) -> None:
+        self.node = node
+        self.gates: list[Gate] = []
+        self.ticks: list[Executed] = []
+        self.commands: list[tuple[float, int, list[float]]] = []
+        """(receive time in s, stamp in ns, positions)"""
+        self.dry: list[Any] = []
+        self.statuses: dict[str, DiagnosticStatus] = {}
+        self.answers = True
+        self.beats = True
+        self.moves = True
+        self.first: Callable[[], float] = lambda: self.position[0]
+        self.position = [0.0, 0.0]
+        self.epoch = 0
+        self.chunk_id = 0
+        self._state = node.create_publisher(PolicyState, "policy/state", qos.LATCHED)
+        self._chunk = node.create_publisher(ActionChunk, "policy/action_chunk", qos.CHUNK)
+        self._beat = node.create_publisher(Heartbeat, "policy/heartbeat", qos.HEARTBEAT)
+        self._joints = node.create_publisher(JointState, "joint_states", 10)
+        self._enable = node.create_publisher(Bool, "command/enable", qos.ENABLE)
+        self._entities = [
+            node.create_subscription(Gate, "command/gate", self.gates.append, qos.LATCHED),
+            node.create_subscription(Executed, "command/executed", self._on_executed, qos.EXECUTED),
+            node.create_subscription(JointState, "joint_command", self._on_command, qos.COMMAND),
+            node.create_subscription(JointState, "command/dry_run_command", self.dry.append, qos.COMMAND),
+            node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, qos.DIAGNOSTICS),
+            node.create_timer(0.02, self._measure),
+            node.create_timer(0.1, self._pulse),
+        ]
+
+    def now(self) -> int:
+        return int(self.node.get_clock().now().nanoseconds)
+
+    def state(self, epoch: int, state: int, step_limit: int = 0) -> None:
+        self.epoch = epoch
+        self._state.publish(PolicyState(epoch=epoch, state=state, step_limit=step_limit, reason="test"))
+
+    def hold(self, epoch: int) -> None:
+        self.state(epoch, PolicyState.HELD)
+
+    def run(self, epoch: int, step_limit: int = 0) -> None:
+        self.state(epoch, PolicyState.RUNNING, step_limit)
+
+    def chunk(self, epoch: int, observation: int, first: float) -> None:
+        """Publish a chunk that moves joint a by 0.001 a row."""
+        self.chunk_id += 1
+        data = [value for row in range(HORIZON) for value in (first + 0.001 * row, 0.0)]
+        self._chunk.publish(
+            ActionChunk(
+                observation_stamp=from_nanoseconds(observation),
+                epoch=epoch,
+                chunk_id=self.chunk_id,
+                joint_names=JOINTS,
+                horizon=HORIZON,
+                dt=Duration(nanosec=PERIOD),
+                data=data,
+            )
+        )
+
+    def enable(self, enabled: bool) -> None:
+        self._enable.publish(Bool(data=enabled))
+
+    @property
+    def gate(self) -> Gate:
+        """The newest gate."""
+        return self.gates[-1] if self.gates else Gate()
+
+    def reason(self) -> str:
+        return str(self.gate.reason.partition(":")[0])
+
+    def _on_executed(self, tick: Executed) -> None:
+        self.ticks.append(tick)
+        if tick.infer and self.answers and tick.epoch == self.epoch:
+            self.chunk(tick.epoch, self.now(), self.first())
+
+    def _on_command(self, command: JointState) -> None:
+        self.commands.append((time.monotonic(), to_nanoseconds(command.header.stamp), list(command.position)))
+        self.position = list(command.position)
+
+    def status(self, name: str) -> DiagnosticStatus:
+        """The newest status of command_node under a name."""
+        return self.statuses.get(f"command: {name}", DiagnosticStatus())
+
+    def _on_diagnostics(self, report: DiagnosticArray) -> None:
+        self.statuses |= {status.name: status for status in report.status}
+
+    def _measure(self) -> None:
+        if self.moves:
+            state = JointState(name=["b", "a"], position=self.position[::-1])
+            state.header.stamp = from_nanoseconds(self.now())
+            self._joints.publish(state)
+
+    def _pulse(self) -> None:
+        if self.beats:
+            self._beat.publish(Heartbeat())
+
+
+@pytest.fixture
+def contract(tmp_path: Path) -> Path:
+    file = tmp_path / "contract.yaml"
+    file.write_text(CONTRACT)
+    return file
+
+
+@pytest.fixture
+def world(node: Any) -> World:
+    return World(node)
+
+
+@pytest.fixture
+def start(start_node: Any, world: World, contract: Path, wait_until: Any) -> Callable[..., Any]:
+    """Start an active command_node whose gate has echoed epoch 1."""
+
+    def begin(**parameters: object) -> Any:
+        process = start_node(MODULE, **({"contract": contract, "autostart": True} | parameters))
+        wait_until(lambda: world.gate.reason == "held" or process.process.poll() is not None, what=process)
+        assert process.process.poll() is None, process.output
+        world.hold(1)
+        wait_until(lambda: world.gate.epoch == 1, what="the echo of epoch 1")
+        return process
+
+    return begin
+
+
+@pytest.fixture
+def moving(start: Any, world: World, wait_until: Any) -> Any:
+    """A command_node whose arm moves at epoch 1."""
+    process = start()
+    world.run(1)
+    wait_until(lambda: len(world.commands) > 5, what="commands")
+    assert world.gate.open
+    return process
+
+
+def call(world: World, kind: Any, name: str, request: Any, wait_until: Any) -> Any:
+    client = world.node.create_client(kind, name)
+    assert client.wait_for_service(10.0)
+    future = client.call_async(request)
+    wait_until(future.done, what=name)
+    world.node.destroy_client(client)
+    return future.result()
+
+
+def test_chunks_move_the_arm_at_the_rate_and_every_tick_is_reported(moving: Any, world: World, wait_until: Any) -> None:
+    wait_until(lambda: len(world.commands) > 30)
+    stamps = [stamp for _, stamp, _ in world.commands]
+    gaps = sorted(after - before for before, after in itertools.pairwise(stamps))
+    assert 0.8 * PERIOD < gaps[len(gaps) // 2] < 1.2 * PERIOD
+    assert world.position[0] > 0.02
+    assert {to_nanoseconds(tick.stamp) for tick in world.ticks if tick.active} >= set(stamps[:-1])
+    assert moving.process.poll() is None
+
+
+def test_the_gate_closes_within_a_period_of_a_raised_epoch_and_nothing_but_the_hold_follows(
+    moving: Any, world: World, wait_until: Any
+) -> None:
+    for epoch in range(2, 6):
+        world.hold(epoch)
+        asked = time.monotonic()
+        wait_until(lambda epoch=epoch: world.gate.epoch == epoch)
+        assert time.monotonic() - asked < PERIOD * 1e-9
+        assert not world.gate.open
+        closed_at = to_nanoseconds(world.gate.closed_at)
+        ticks = len(world.ticks)
+        wait_until(lambda ticks=ticks: len(world.ticks) > ticks + 3)
+        after = [entry for entry in world.commands if entry[1] >= closed_at]
+        assert len(after) == 1
+        assert after[0][2] == world.commands[-2][2]
+        world.run(epoch)
+        wait_until(lambda: world.gate.open)
+        count = len(world.commands)
+        wait_until(lambda count=count: len(world.commands) > count + 2)
+
+
+def test_an_old_chunk_after_a_restore_is_dropped_and_counted(moving: Any, world: World, wait_until: Any) -> None:
+    world.answers = False
+    world.hold(2)
+    wait_until(lambda: world.gate.epoch == 2)
+    closed_at = to_nanoseconds(world.gate.closed_at)
+    world.run(2)
+    world.chunk(1, world.now(), world.position[0])  # of the epoch before
+    world.chunk(2, closed_at, world.position[0])  # of an observation before the closing
+    wait_until(
+        lambda: (
+            {"dropped, another epoch", "dropped, observed before the gate closed"}
+            <= {pair.key for pair in world.status("execution").values}
+        )
+    )
+    assert not world.gate.open
+    world.chunk(2, world.now(), world.position[0])
+    wait_until(lambda: world.gate.open)
+
+
+def test_a_start_beyond_the_tolerance_keeps_the_gate_closed_with_an_error(
+    start: Any, world: World, wait_until: Any
+) -> None:
+    start()
+    world.first = lambda: 0.5
+    world.run(1)
+    wait_until(lambda: world.reason() == "start_tolerance")
+    assert "'a'" in world.gate.reason
+    wait_until(lambda: world.status("gate").level == DiagnosticStatus.ERROR)
+    assert "'a'" in world.status("gate").message
+    assert world.commands == []
+
+
+def test_a_silent_policy_ends_in_the_safety_action_and_a_new_epoch_goes_on(
+    moving: Any, world: World, wait_until: Any
+) -> None:
+    world.beats = False
+    silent = time.monotonic()
+    wait_until(lambda: world.reason() == "heartbeat")
+    assert time.monotonic() - silent < HEARTBEAT_TIMEOUT + 0.1
+    ticks = len(world.ticks)
+    wait_until(lambda: len(world.ticks) > ticks + 3)
+    assert world.commands[-1][2] == world.commands[-2][2]
+    world.beats = True
+    world.hold(world.gate.epoch + 1)  # as a policy_node that was started again does
+    wait_until(lambda: world.gate.epoch == 2)
+    world.run(2)
+    wait_until(lambda: world.gate.open)
+
+
+def test_disable_closes_and_enable_alone_moves_nothing(moving: Any, world: World, wait_until: Any) -> None:
+    world.enable(False)
+    wait_until(lambda: world.reason() == "disabled")
+    assert not world.gate.enabled
+    world.enable(True)
+    wait_until(lambda: world.gate.enabled)
+    count, ticks = len(world.commands), len(world.ticks)
+    wait_until(lambda: len(world.ticks) > ticks + 5)
+    assert len(world.commands) == count
+    world.run(2)
+    wait_until(lambda: world.gate.open)
+
+
+def test_where_enable_is_required_the_gate_waits_for_it(start: Any, world: World, wait_until: Any) -> None:
+    start(require_enable=True)
+    assert not world.gate.enabled
+    world.run(1)
+    wait_until(lambda: world.reason() == "disabled")
+    world.enable(True)
+    wait_until(lambda: world.gate.enabled)
+    world.run(2)
+    wait_until(lambda: world.gate.open)
+
+
+def test_a_dry_run_commands_the_shadow_topic_only(start: Any, world: World, wait_until: Any) -> None:
+    start(dry_run=True)
+    world.run(1)
+    wait_until(lambda: len(world.dry) > 5)
+    assert world.gate.dry_run
+    assert world.commands == []
+    assert world.node.count_publishers("joint_command") == 0
+
+
+def test_hold_and_release_are_services(moving: Any, world: World, wait_until: Any) -> None:
+    assert call(world, Trigger, "command/release", Trigger.Request(), wait_until).success
+    wait_until(lambda: world.reason() == "released")
+    count, ticks = len(world.commands), len(world.ticks)
+    world.run(2)
+    wait_until(lambda: len(world.ticks) > ticks + 5)
+    assert len(world.commands) == count
+    assert call(world, Trigger, "command/hold", Trigger.Request(), wait_until).success
+    wait_until(lambda: len(world.commands) == count + 1)
+    world.run(3)
+    wait_until(lambda: world.gate.open)
+
+
+def test_stale_joints_close_the_gate(moving: Any, world: World, wait_until: Any) -> None:
+    world.moves = False
+    wait_until(lambda: world.reason() == "joints")
+    wait_until(lambda: world.status("gate").level == DiagnosticStatus.ERROR)
+
+
+def test_a_stopped_command_node_runs_no_old_action_when_it_goes_on(moving: Any, world: World, wait_until: Any) -> None:
+    moving.signal(signal.SIGSTOP)
+    world.beats = False
+    time.sleep(HEARTBEAT_TIMEOUT + 0.2)  # the length of the stop is the input
+    count = len(world.commands)
+    moving.signal(signal.SIGCONT)
+    wait_until(lambda: not world.gate.open)
+    ticks = len(world.ticks)
+    wait_until(lambda: len(world.ticks) > ticks + 3)
+    assert len(world.commands) <= count + 1  # the safety action
+
+
+def change(world: World, transition: int, wait_until: Any) -> bool:
+    request = ChangeState.Request(transition=Transition(id=transition))
+    return bool(call(world, ChangeState, "command/change_state", request, wait_until).success)
+
+
+def test_the_epoch_survives_cleanup_and_a_failed_configure_can_be_tried_again(
+    moving: Any, world: World, contract: Path, wait_until: Any
+) -> None:
+    world.hold(7)
+    wait_until(lambda: world.gate.epoch == 7)
+    for transition in (Transition.TRANSITION_DEACTIVATE, Transition.TRANSITION_CLEANUP):
+        assert change(world, transition, wait_until)
+    contract.write_text(CONTRACT.replace("rate: 20.0", "rate: none"))
+    assert not change(world, Transition.TRANSITION_CONFIGURE, wait_until)
+    moving.says("contract.yaml:7: action.rate: expected a number")
+    contract.write_text(CONTRACT)
+    world.gates.clear()
+    world.epoch = 0
+    for transition in (Transition.TRANSITION_CONFIGURE, Transition.TRANSITION_ACTIVATE):
+        assert change(world, transition, wait_until)
+    wait_until(lambda: world.gate.reason == "held: test" or world.gate.reason == "held")
+    assert world.gate.epoch == 7
+    world.hold(6)
+    world.run(8)
+    wait_until(lambda: world.gate.open)
+
+
+def test_lockstep_without_simulated_time_is_refused(start_node: Any, contract: Path, context: None) -> None:
+    contract.write_text(CONTRACT + "lockstep: {apply_after: 2}\n")
+    process = start_node(MODULE, contract=contract, autostart=True)
+    process.says("asks for lockstep: set world to 'simulated'")
+    process.signal(signal.SIGINT)
+    assert process.wait() == 0
+
+
+@pytest.mark.parametrize(("name", "value"), [("world", "moon"), ("heartbeat_rate", 1000.0), ("dry_run", "maybe")])
+def test_a_bad_parameter_ends_the_start_with_a_message(
+    start_node: Any, name: str, value: object, context: None
+) -> None:
+    process = start_node(MODULE, **{name: value})
+    assert process.wait() == 1
+    assert name in process.output
+    assert "Traceback" not in process.output
+
+
+@pytest.fixture
+def states(start_node: Any, start: Any, world: World, contract: Path, wait_until: Any) -> Iterator[Any]:
+    """Bring a node into a lifecycle state."""
+
+    def bring(state: str) -> Any:
+        if state == "moving":
+            process = start()
+            world.run(1)
+            wait_until(lambda: len(world.commands) > 3)
+            return process
+        if state == "active":
+            return start()
+        process = start_node(MODULE, contract=contract)
+        if state == "inactive":
+            assert change(world, Transition.TRANSITION_CONFIGURE, wait_until)
+        else:
+            wait_until(lambda: world.node.count_publishers("command/transition_event") == 1)
+        return process
+
+    return bring
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("state", ["unconfigured", "inactive", "active", "moving"])
+def test_a_signal_ends_the_node_well_in_every_state(
+    states: Any, world: World, wait_until: Any, state: str, number: signal.Signals
+) -> None:
+    process = states(state)
+    process.signal(number)
+    assert process.wait() == 0
+    assert "Traceback" not in process.output
+    if state == "moving":
+        wait_until(lambda: not world.gate.open)
+        closed_at = to_nanoseconds(world.gate.closed_at)
+        wait_until(lambda: world.commands[-1][1] >= closed_at)
+        assert [stamp >= closed_at for _, stamp, _ in world.commands].count(True) == 1  # one safety action
+
+
+class Lockstep:
+    """A robot in lockstep, and a policy that answers its first requests after a while."""
+
+    def __init__(self, node: Any, delay: float, answers: int = 1000) -> None:
+        self.node = node
+        self.stamp = 0
+        self.commands: dict[int, bytes] = {}
+        self.position = [0.0, 0.0]
+        self.gate = Gate()
+        self.beats = True
+        self._delay = delay
+        self._answers = answers
+        self._state = node.create_publisher(PolicyState, "policy/state", qos.LATCHED)
+        self._chunk = node.create_publisher(ActionChunk, "policy/action_chunk", qos.CHUNK)
+        self._beat = node.create_publisher(Heartbeat, "policy/heartbeat", qos.HEARTBEAT)
+        self._joints = node.create_publisher(JointState, "joint_states", 10)
+        self._clock = node.create_publisher(Clock, "/clock", 10)
+        self._chunks = 0
+        self._late: list[tuple[float, ActionChunk]] = []
+        self._entities = [
+            node.create_subscription(Gate, "command/gate", self._on_gate, qos.LATCHED),
+            node.create_subscription(Executed, "command/executed", self._on_executed, qos.EXECUTED),
+            node.create_subscription(JointState, "joint_command", self._on_command, qos.COMMAND),
+            node.create_timer(0.1, self._pulse),
+            node.create_timer(0.25, self.show),
+            node.create_timer(0.002, self._answer_late),
+        ]
+
+    def leave(self) -> None:
+        """Take everything of this world out of the node."""
+        for publisher in (self._state, self._chunk, self._beat, self._joints, self._clock):
+            self.node.destroy_publisher(publisher)
+        for subscription in self._entities[:3]:
+            self.node.destroy_subscription(subscription)
+        for timer in self._entities[3:]:
+            self.node.destroy_timer(timer)
+
+    def state(self, epoch: int, state: int, step_limit: int = 0) -> None:
+        self._state.publish(PolicyState(epoch=epoch, state=state, step_limit=step_limit))
+
+    def show(self) -> None:
+        """Show the newest instant, again where it was shown before."""
+        if self.stamp:
+            joints = JointState(name=JOINTS, position=self.position)
+            joints.header.stamp = from_nanoseconds(self.stamp)
+            self._joints.publish(joints)
+            self._clock.publish(Clock(clock=from_nanoseconds(self.stamp)))
+
+    def _pulse(self) -> None:
+        if self.beats:
+            self._beat.publish(Heartbeat())
+
+    def begin(self) -> None:
+        self.stamp = PERIOD
+        self.show()
+
+    def _on_gate(self, gate: Gate) -> None:
+        self.gate = gate
+
+    def _on_command(self, command: JointState) -> None:
+        if to_nanoseconds(command.header.stamp) != self.stamp:
+            return
+        self.commands[self.stamp] = command.position.tobytes()
+        self.position = list(command.position)
+        self.stamp += PERIOD
+        self.show()
+
+    def _on_executed(self, tick: Executed) -> None:
+        if tick.infer and self._chunks < self._answers:
+            self._chunks += 1
+            first = self.position[0] if self._chunks == 1 else 0.01 * self._chunks
+            chunk = ActionChunk(
+                observation_stamp=tick.stamp,
+                epoch=tick.epoch,
+                chunk_id=self._chunks,
+                joint_names=JOINTS[::-1],
+                horizon=HORIZON,
+                dt=Duration(nanosec=PERIOD),
+                data=[value for row in range(HORIZON) for value in (0.0, first + 0.003 * row)],
+            )
+            self._late.append((time.monotonic() + self._delay * (self._chunks % 3), chunk))
+
+    def _answer_late(self) -> None:
+        while self._late and self._late[0][0] <= time.monotonic():
+            self._chunk.publish(self._late.pop(0)[1])
+
+
+def episode(node: Any, start_node: Any, contract: Path, wait_until: Any, delay: float) -> dict[int, bytes]:
+    process = start_node(MODULE, contract=contract, autostart=True, world="simulated", use_sim_time=True)
+    world = Lockstep(node, delay)
+    wait_until(lambda: world.gate.reason == "held", what=process)
+    world.begin()
+    world.state(1, PolicyState.HELD)
+    wait_until(lambda: world.gate.epoch == 1 and len(world.commands) == 1)
+    world.state(1, PolicyState.RUNNING, step_limit=40)
+    wait_until(lambda: world.gate.reason == "step_limit" and len(world.commands) == 42, timeout=30.0)
+    process.signal(signal.SIGINT)
+    assert process.wait() == 0
+    world.leave()
+    return world.commands
+
+
+def test_in_lockstep_the_same_chunks_give_the_same_commands_however_late_they_come(
+    node: Any, start_node: Any, contract: Path, wait_until: Any
+) -> None:
+    contract.write_text(CONTRACT + "lockstep: {apply_after: 2}\n")
+    prompt = episode(node, start_node, contract, wait_until, delay=0.0)
+    slow = episode(node, start_node, contract, wait_until, delay=0.03)
+    assert len(prompt) == 42
+    assert prompt == slow
+
+
+def test_in_lockstep_a_tick_that_waits_for_a_dead_policy_ends_in_the_safety_action(
+    node: Any, start_node: Any, contract: Path, wait_until: Any
+) -> None:
+    contract.write_text(CONTRACT + "lockstep: {apply_after: 2}\n")
+    start_node(MODULE, contract=contract, autostart=True, world="simulated", use_sim_time=True)
+    world = Lockstep(node, delay=0.0, answers=1)
+    wait_until(lambda: world.gate.reason == "held")
+    world.begin()
+    world.state(1, PolicyState.HELD)
+    wait_until(lambda: len(world.commands) == 1)
+    world.state(1, PolicyState.RUNNING)
+    wait_until(lambda: len(world.commands) == 7)  # rows 0 to 5; the chunk asked for at row 4 is due at row 6
+    waiting = world.stamp
+    world.beats = False
+    wait_until(lambda: world.gate.reason.startswith("heartbeat"))
+    wait_until(lambda: waiting in world.commands)
+    assert world.commands[waiting] == world.commands[waiting - PERIOD]
+
+
+def test_stamps_convert_both_ways() -> None:
+    assert to_nanoseconds(from_nanoseconds(12_345_678_901)) == 12_345_678_901
+    assert to_nanoseconds(Time(sec=1, nanosec=2)) == 1_000_000_002
