@@ -90,6 +90,11 @@ class Checkpoint:
             raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"{key}: expected floating-point values, found {tensor.dtype}")
         return tensor
 
+    def count(self, stem: str) -> int:
+        """How many numbered modules there are below a name: `stem`.0, `stem`.1, ..."""
+        starts = (name.removeprefix(f"{stem}.") for name in self.shapes if name.startswith(f"{stem}."))
+        return len({rest.split(".", 1)[0] for rest in starts})
+
     def check(self, expected: Mapping[str, tuple[int, ...]]) -> None:
         """Refuse a folder whose tensors are not exactly the expected ones, naming those that differ."""
         missing = sorted(expected.keys() - self.shapes.keys())

@@ -68,6 +68,16 @@ class HybridConfig:
         return len(self.action_names)
 
     @property
+    def capacity(self) -> int:
+        """Rows of context: conditioning on all of them bounds it too."""
+        return min(self.max_rows, self.condition_rows) if self.condition == "all" else self.max_rows
+
+    @property
+    def condition_capacity(self) -> int:
+        """Rows of conditioning that are kept."""
+        return self.capacity if self.condition == "all" else self.condition_rows
+
+    @property
     def grid(self) -> tuple[int, int]:
         """Patches of an image, height and width."""
         height, width = self.image_size

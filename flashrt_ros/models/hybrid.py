@@ -5,31 +5,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tokenizers
 import torch
 from numpy.typing import NDArray
 
+from flashrt_ros.models.append import IMAGE_ROWS, RESTART, SEGMENT_START, TOKENS, append_inputs, append_steps
 from flashrt_ros.models.checkpoint import Checkpoint
-from flashrt_ros.models.config import HybridConfig, read_config, read_json
-from flashrt_ros.models.gr00t_head import ActionHead
-from flashrt_ros.models.mtp import mtp_weights
+from flashrt_ros.models.config import read_config, read_json
+from flashrt_ros.models.modules import Modules, Weights
 from flashrt_ros.models.observation import ModelObservation
 from flashrt_ros.models.ops import Ops
-from flashrt_ros.models.prompt import Encode, Prompt, Segment
-from flashrt_ros.models.qwen3_5_text import LENGTH, POSITION, ROPE_LENGTH, ROPE_OFFSETS, TextModel
-from flashrt_ros.models.qwen3_5_vision import VisionModel
-from flashrt_ros.models.weights import Weight, load
+from flashrt_ros.models.prompt import Encode, Prompt, read_encoder
+from flashrt_ros.models.qwen3_5_text import LENGTH, POSITION
 from flashrt_ros.runtime.backend import Stage
 from flashrt_ros.runtime.buffers import Buffer, BufferSet
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 from flashrt_ros.runtime.manifest import sha256
-from flashrt_ros.runtime.plan import FAULT, Step, Work, split
+from flashrt_ros.runtime.plan import FAULT, Step, Work
 
 AT_CURSOR = -1
 """First row of a work whose rows begin where the context ends."""
@@ -53,19 +50,23 @@ class Hybrid:
     def __init__(
         self, values: Mapping[str, Any], checkpoint: Checkpoint, encode: Encode, dtype: torch.dtype = torch.float32
     ) -> None:
-        """`values` is the checkpoint's config.json, `encode` its tokenizer. The head computes in float32."""
-        self.config = c = read_config(dict(values))
+        """Check everything that can be checked without reading the weights.
+
+        Args:
+            values: the checkpoint's config.json.
+            checkpoint: its tensors.
+            encode: its tokenizer, for the fixed text of prompts.
+            dtype: what the backbone computes in; the head computes in float32.
+        """
+        self.config = read_config(dict(values))
         self.dtype = dtype
-        self.stage_sizes = c.stage_sizes
-        self.max_rows = min(c.max_rows, c.condition_rows) if c.condition == "all" else c.max_rows
-        self._condition_rows = self.max_rows if c.condition == "all" else c.condition_rows
+        self.stage_sizes = self.config.stage_sizes
+        self.max_rows = self.config.capacity
         self._values = values
         self._checkpoint = checkpoint
-        self._prompt = Prompt(c, encode)
-        self._vision, self._text, self._head = _modules(c, dtype, self.max_rows, self._condition_rows)
-        mtp = mtp_weights(c.text, dtype, checkpoint)
-        self._weights = [*self._text.weights(), *self._vision.weights(), *self._head.weights(), *mtp]
-        self._check_tensors(mtp)
+        self._prompt = Prompt(self.config, encode)
+        self._modules = Modules.build(self.config, dtype)
+        self._weights = Weights(self._modules, checkpoint)
         self._check_room()
 
     @classmethod
@@ -73,73 +74,51 @@ class Hybrid:
         """Read config.json, tokenizer.json and the headers of the safetensors files of a checkpoint folder."""
         folder = Path(folder)
         values = read_json(folder / "config.json")
-        file = folder / "tokenizer.json"
-        if not file.is_file():
-            raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"{file}: not found; a checkpoint folder holds it")
-        tokenizer = tokenizers.Tokenizer.from_file(str(file))
-        return cls(values, Checkpoint(folder), lambda text: tokenizer.encode(text, add_special_tokens=False).ids, dtype)
-
-    def _check_tensors(self, mtp: list[Weight]) -> None:
-        expected = {**tensors(self.config), **_shapes(mtp)}
-        if self.config.text.tied and "lm_head.weight" in self._checkpoint:
-            expected["lm_head.weight"] = expected["language_model.embed_tokens.weight"]
-        self._checkpoint.check(expected)
+        return cls(values, Checkpoint(folder), read_encoder(folder / "tokenizer.json"), dtype)
 
     def _check_room(self) -> None:
         c = self.config
         observed = self.rows_to_observe(c.max_instruction_tokens)
-        instructed = self._prompt.instruct(_filler(c.max_instruction_tokens)).rows if c.layout == "append" else 0
-        needed = instructed + observed * (1 if c.layout == "starvla" else c.history + 1)
-        if needed > self.max_rows:
-            raise _too_small("max_rows", self.max_rows, needed, "the longest instruction and the history")
-        if max(instructed, observed) > self._condition_rows:
-            rows = max(instructed, observed)
-            raise _too_small("condition_rows", self._condition_rows, rows, "the longest segment")
+        if c.layout == "starvla":
+            longest = needed = observed
+        else:
+            instructed = self._prompt.instruct(_filler(c.max_instruction_tokens)).rows
+            longest, needed = max(instructed, observed), instructed + (c.history + 1) * observed
+        for key, room, rows, what in (
+            ("max_rows", c.capacity, needed, "the longest instruction and the observations after a compaction"),
+            ("condition_rows", c.condition_capacity, longest, "the longest segment"),
+        ):
+            if rows > room:
+                message = f"config.json.flashrt: {key} leaves room for {room} rows, but {what} may take {rows}"
+                raise FlashrtError(ErrorCode.BAD_CHECKPOINT, message)
 
     def buffers(self) -> list[Buffer]:
         """Every buffer of the policy."""
-        c, head = self.config, self.config.head
-        largest = max(c.stage_sizes)
-        images = len(c.views) * c.image_rows[0] * c.image_rows[1]
-        chunk = (head.horizon, head.action_dim)
+        c = self.config
+        views, hidden = len(c.views), c.text.hidden_size
+        chunk = (c.head.horizon, c.head.action_dim)
         rows = POSITION if c.condition == "all" else ""
         return [
-            *(item.buffer for item in self._weights),
-            *self._text.buffers(),
-            *self._vision.buffers(),
-            *self._head.buffers(),
-            Buffer("condition", (self._condition_rows, c.text.hidden_size), torch.float32, "state", "context", rows),
+            *self._weights.buffers(),
+            *self._modules.buffers(),
+            Buffer("condition", (c.condition_capacity, hidden), torch.float32, "state", "context", rows),
             Buffer("condition_rows", (1,), torch.int64, "state", "context"),
-            Buffer("proprio", (len(c.state_names),), torch.float32, "state", "context"),
+            Buffer("proprio", (c.state_dim,), torch.float32, "state", "context"),
             Buffer("generator", (2,), torch.int64, "state", "generator"),
             Buffer("chunk", chunk, torch.float32, "state", "chunk"),
             Buffer("previous_chunk", chunk, torch.float32, "state", "chunk"),
-            Buffer("images", (len(c.views), *c.image_size, 3), torch.uint8, "input"),
-            Buffer("proprio_input", (len(c.state_names),), torch.float32, "input"),
-            Buffer("tokens", (largest,), torch.int64, "input"),
-            Buffer("image_rows", (largest,), torch.int64, "input"),
-            Buffer(ROPE_OFFSETS, (3, largest), torch.int64, "input"),
-            Buffer(ROPE_LENGTH, (1,), torch.int64, "input"),
-            Buffer(LENGTH, (1,), torch.int64, "input"),
-            Buffer("restart", (1,), torch.int64, "input"),
-            Buffer("segment_start", (1,), torch.int64, "input"),
+            Buffer("images", (views, *c.image_size, 3), torch.uint8, "input"),
+            Buffer("proprio_input", (c.state_dim,), torch.float32, "input"),
+            *append_inputs(max(c.stage_sizes)),
             Buffer(FAULT, (1,), torch.int32, "output", memory="host"),
-            Buffer("image_embeds", (images, c.text.hidden_size), self.dtype, "scratch"),
+            Buffer("image_embeds", (views * c.image_rows[0] * c.image_rows[1], hidden), self.dtype, "scratch"),
             Buffer("actions", chunk, torch.float32, "scratch"),
             Buffer("step", (1,), torch.int64, "scratch"),
         ]
 
     def load_weights(self, buffers: BufferSet) -> None:
-        """Read every tensor of the checkpoint, and compute the tables that follow from them."""
-        load(self._weights, self._checkpoint, buffers)
-        self._text.derive(buffers)
-        self._vision.derive(self._checkpoint, buffers)
-        self._head.derive(self._checkpoint, buffers)
-        if self.config.text.tied and "lm_head.weight" in self._checkpoint:
-            head = self._checkpoint.read("lm_head.weight").to(self.dtype)
-            if not torch.equal(head, buffers["embed_tokens"].to(head.device)):
-                message = "tie_word_embeddings is true, but lm_head.weight is not the embedding"
-                raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"config.json: {message}")
+        """Fill every weight buffer from the checkpoint."""
+        self._weights.load(buffers)
 
     def manifest(self) -> dict[str, dict[str, str]]:
         """What makes two policies the same: the files' digests, and the digest of each part of the config."""
@@ -158,32 +137,32 @@ class Hybrid:
         ]
 
     def _encode_images(self, ops: Ops, b: BufferSet) -> None:
-        self._vision.encode(ops, b, b["images"], b["image_embeds"])
+        self._modules.vision.encode(ops, b, b["images"], b["image_embeds"])
         ops.check_finite(b["image_embeds"], b[FAULT], _IMAGES)
         ops.copy(b["proprio_input"], b["proprio"])
 
     def _append(self, ops: Ops, b: BufferSet, n: int) -> None:
-        length = b[LENGTH]
+        text, length = self._modules.text, b[LENGTH]
         if self.config.layout == "starvla":
-            self._text.restart(ops, b, b["restart"])
+            text.restart(ops, b, b[RESTART])
         x = ops.scratch((n, self.config.text.hidden_size), self.dtype)
-        ops.embed(b["tokens"][:n], b["embed_tokens"], length, x)
-        ops.replace_rows(b["image_rows"][:n], b["image_embeds"], x)
-        self._text.append(ops, b, x)
+        ops.embed(b[TOKENS][:n], b["embed_tokens"], length, x)
+        ops.replace_rows(b[IMAGE_ROWS][:n], b["image_embeds"], x)
+        text.append(ops, b, x)
         ops.check_finite(x, b[FAULT], _HIDDEN, rows=length)
-        start = b[POSITION] if self.config.condition == "all" else b["segment_start"]
+        start = b[POSITION] if self.config.condition == "all" else b[SEGMENT_START]
         ops.write_rows(x, start, length, b["condition"])
         ops.set_sum(start, length, b["condition_rows"])
-        self._text.advance(ops, b)
+        text.advance(ops, b)
 
     def _denoise_begin(self, ops: Ops, b: BufferSet) -> None:
         ops.normals(b["generator"], b["actions"])
         ops.clear(b["step"])
-        self._head.begin(ops, b, b["condition"], b["condition_rows"], b["proprio"].unsqueeze(0))
+        self._modules.head.begin(ops, b, b["condition"], b["condition_rows"], b["proprio"].unsqueeze(0))
 
     def _denoise_step(self, ops: Ops, b: BufferSet) -> None:
         actions, velocity = b["actions"], b["head.velocity"]
-        self._head.velocity(ops, b, actions, b["step"], b["condition_rows"], velocity)
+        self._modules.head.velocity(ops, b, actions, b["step"], b["condition_rows"], velocity)
         ops.euler(actions, velocity, 1.0 / self.config.head.steps, actions)
         ops.increment(b["step"])
 
@@ -198,7 +177,7 @@ class Hybrid:
         if self.config.layout == "starvla":
             return Work(steps=())
         segment = self._prompt.instruct(tokens)
-        return Work(tuple(self._appends(segment)), segment.rows, AT_CURSOR)
+        return Work(tuple(append_steps(segment, self.stage_sizes)), segment.rows, AT_CURSOR)
 
     def observe(self, observation: ModelObservation, tokens: NDArray[np.int64]) -> Work:
         """Encode the images and append their rows; `tokens` is the instruction in force."""
@@ -208,7 +187,7 @@ class Hybrid:
             b["images"].copy_(torch.from_numpy(observation.images))
             b["proprio_input"].copy_(torch.from_numpy(observation.proprio))
 
-        steps = (Step("encode_images", fill), *self._appends(segment))
+        steps = (Step("encode_images", fill), *append_steps(segment, self.stage_sizes))
         return Work(steps, segment.rows, 0 if self.config.layout == "starvla" else AT_CURSOR)
 
     def act(self) -> Work:
@@ -220,64 +199,6 @@ class Hybrid:
         """Rows that one observation takes."""
         return self._prompt.observe(_filler(instruction_tokens)).rows
 
-    def _appends(self, segment: Segment) -> list[Step]:
-        steps, start = [], 0
-        for size, rows in split(segment.rows, self.stage_sizes):
-            steps.append(Step(f"append_{size}", _fill(segment, start, size, rows)))
-            start += rows
-        return steps
-
-
-def tensors(config: HybridConfig) -> dict[str, tuple[int, ...]]:
-    """Canonical name and shape of every tensor that a checkpoint of this config must hold."""
-    vision, text, head = _modules(config, torch.float32, max_rows=1, condition_rows=1)
-    sources = {part.name: part.shape for part in (*vision.sources(), *head.sources())}
-    return {**_shapes([*text.weights(), *vision.weights(), *head.weights()]), **sources}
-
-
-def _modules(
-    c: HybridConfig, dtype: torch.dtype, max_rows: int, condition_rows: int
-) -> tuple[VisionModel, TextModel, ActionHead]:
-    return (
-        VisionModel(c.vision, len(c.views), c.grid, dtype),
-        TextModel(c.text, dtype, max_rows),
-        ActionHead(c.head, condition_rows, torch.float32),
-    )
-
-
-def _shapes(weights: list[Weight]) -> dict[str, tuple[int, ...]]:
-    return {part.name: part.shape for item in weights for part in item.parts}
-
-
-def _fill(segment: Segment, start: int, size: int, rows: int) -> Callable[[BufferSet], None]:
-    """Write the inputs of a stage that appends rows [start, start + rows) of a segment.
-
-    Rotary offsets count from the segment's start, so only the stage that ends it moves the rotary cursor.
-    """
-    live = slice(start, start + rows)
-    last = start + rows == segment.rows
-    scalars = {
-        LENGTH: rows,
-        ROPE_LENGTH: segment.rope_length if last else 0,
-        "segment_start": start,
-        "restart": int(start == 0),
-    }
-    columns = {"tokens": segment.tokens, "image_rows": segment.image_rows, ROPE_OFFSETS: segment.offsets}
-
-    def fill(b: BufferSet) -> None:
-        for name, value in scalars.items():
-            b[name].fill_(value)
-        for name, values in columns.items():
-            b[name][..., :rows].copy_(torch.from_numpy(values[..., live]))
-            b[name][..., rows:size].fill_(-1 if name == "image_rows" else 0)
-
-    return fill
-
 
 def _filler(count: int) -> NDArray[np.int64]:
     return np.zeros(count, dtype=np.int64)
-
-
-def _too_small(key: str, rows: int, needed: int, what: str) -> FlashrtError:
-    message = f"config.json.flashrt: {key} leaves room for {rows} rows, but {what} take {needed}"
-    return FlashrtError(ErrorCode.BAD_CHECKPOINT, message)

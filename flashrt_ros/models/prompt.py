@@ -7,15 +7,30 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+import tokenizers
 from numpy.typing import NDArray
 
 from flashrt_ros.models.config import HybridConfig
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 Encode = Callable[[str], Sequence[int]]
+
 _PLACES = re.compile(r"(\{instruction\}|\{images\})")
+
+
+def read_encoder(path: Path) -> Encode:
+    """The tokenizer of a tokenizer.json, without padding, truncation or tokens added around a text."""
+    try:
+        tokenizer = tokenizers.Tokenizer.from_file(str(path))
+    # The library raises plain Exception for a file that it cannot read.
+    except Exception as error:
+        raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"{path}: not a tokenizer.json: {error}") from error
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return lambda text: tokenizer.encode(text, add_special_tokens=False).ids
 
 
 @dataclass(frozen=True, slots=True)

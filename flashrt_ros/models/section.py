@@ -24,9 +24,8 @@ class Section:
 
     def refuse(self, key: str, expected: str) -> NoReturn:
         """Raise the error for a value that does not fit."""
-        raise FlashrtError(
-            ErrorCode.BAD_CHECKPOINT, f"{self.where}.{key}: expected {expected}, found {self.values.get(key)!r}"
-        )
+        found = repr(self.values[key]) if key in self.values else "nothing"
+        raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"{self.where}.{key}: expected {expected}, found {found}")
 
     def get(self, key: str, default: Any = _REQUIRED) -> Any:
         """Read any value."""

@@ -15,7 +15,7 @@ from tokenizers import decoders, models, pre_tokenizers
 from torch import Tensor
 
 from flashrt_ros.models.config import HybridConfig, read_config
-from flashrt_ros.models.hybrid import tensors
+from flashrt_ros.models.modules import Modules
 
 JOINTS = ("shoulder_pan", "shoulder_lift", "elbow", "wrist_pitch", "wrist_roll", "gripper")
 _SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>")
@@ -50,7 +50,7 @@ def random_tensors(config: HybridConfig, seed: int) -> dict[str, Tensor]:
     """Every tensor of a policy, float32, under the names that StarVLA's checkpoints have."""
     generator = torch.Generator().manual_seed(seed)
     found = {}
-    for name, shape in sorted(tensors(config).items()):
+    for name, shape in sorted(Modules.build(config).tensors().items()):
         prefix = "" if name.startswith("action_model.") else "qwen_vl_interface.model."
         inner = "model." if name.startswith(("language_model.", "visual.")) else ""
         found[prefix + inner + name] = _random(name, shape, generator)

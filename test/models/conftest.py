@@ -27,7 +27,7 @@ class Live:
 
     def __init__(self, model: Hybrid) -> None:
         self.model = model
-        self.plan = Plan(CpuBackend(Ops()), model, [], model.manifest())
+        self.plan = Plan(CpuBackend(Ops(), threads=1), model, [], model.manifest())
         self.buffers = self.plan.buffers
         model.load_weights(self.buffers)
         self.plan.capture()
