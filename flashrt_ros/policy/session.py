@@ -185,14 +185,7 @@ class Session:
         Raises:
             FlashrtError: UNKNOWN_CAPSULE; EVICTED; BAD_NAME; MANIFEST_MISMATCH, naming what differs.
         """
-        capsule = self.find(name)
-        foreign = differences(self._episode.manifest, capsule.manifest)
-        if foreign and not rebuild:
-            raise FlashrtError(
-                ErrorCode.MANIFEST_MISMATCH,
-                f"capsule {name} is of another policy or device: {'; '.join(foreign[:5])}; "
-                "ask to rebuild it from its recipe, which prefills and is not byte-exact",
-            )
+        capsule, foreign = self.check_restore(name, rebuild)
         with self._verb() as report:
             if foreign:
                 events = capsule.boundary.recipe.events()
@@ -216,6 +209,22 @@ class Session:
             self._episode.copied += self.live.return_to(target, self._row_sources())
             self._apply(mode)
             return report()
+
+    def check_restore(self, name: str, rebuild: bool = False) -> tuple[Capsule, list[str]]:
+        """The capsule and how it differs from this policy and device, or what `restore` refuses; on any thread."""
+        capsule = self.find(name)
+        foreign = differences(self._episode.manifest, capsule.manifest)
+        if foreign and not rebuild:
+            raise FlashrtError(
+                ErrorCode.MANIFEST_MISMATCH,
+                f"capsule {name} is of another policy or device: {'; '.join(foreign[:5])}; "
+                "ask to rebuild it from its recipe, which prefills and is not byte-exact",
+            )
+        return capsule, foreign
+
+    def check_rollback(self, steps: int) -> None:
+        """Raise what `rollback` refuses; on any thread."""
+        self._ancestor(steps)
 
     def find(self, name: str) -> Capsule:
         """The capsule of this name; `episode_start` is that of the running episode."""
