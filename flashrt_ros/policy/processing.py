@@ -56,6 +56,8 @@ class Processor:
     def observation(self, observation: Observation) -> ModelObservation:
         """Resize the views into the config's order and normalise the state; BAD_OBSERVATION for anything amiss."""
         config = self.config
+        if not isinstance(observation.stamp, int) or observation.stamp < 0:
+            raise _bad_observation(f"stamp is {observation.stamp!r}; give whole nanoseconds")
         missing = [view for view in config.views if view not in observation.images]
         extra = [view for view in observation.images if view not in config.views]
         if missing or extra:
@@ -98,17 +100,19 @@ class Processor:
             FlashrtError: BAD_INSTRUCTION if it is empty, too long, or holds the text of a special token.
         """
         if not text.strip():
-            raise FlashrtError(ErrorCode.BAD_INSTRUCTION, f"instruction {text!r} is empty; say what to do")
+            raise _bad_instruction(text, "is empty; say what to do")
+        limit = self.config.max_instruction_tokens
+        if len(text) > limit * self.tokenizer.longest_token:
+            # Encoding it first would hold the device's thread up for as long as the sender likes.
+            raise _bad_instruction(text, f"has {len(text)} characters, more than {limit} tokens can hold")
+        if any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise _bad_instruction(text, "is not Unicode text")
         special = self.tokenizer.special_tokens_in(text)
         if special:
-            raise FlashrtError(ErrorCode.BAD_INSTRUCTION, f"instruction {text[:80]!r}: leave out {', '.join(special)}")
+            raise _bad_instruction(text, f"holds {', '.join(special)}, which only the checkpoint's template may")
         tokens = self.tokenizer.encode(self.config.instruction_template.replace("{instruction}", text))
-        limit = self.config.max_instruction_tokens
         if len(tokens) > limit:
-            raise FlashrtError(
-                ErrorCode.BAD_INSTRUCTION,
-                f"instruction {text[:80]!r} takes {len(tokens)} tokens in its template, the policy {limit} at most",
-            )
+            raise _bad_instruction(text, f"takes {len(tokens)} tokens in its template, the policy {limit} at most")
         return tokens
 
     def _state(self, state: np.ndarray) -> np.ndarray:
@@ -127,13 +131,17 @@ class Processor:
 
 def _view(view: str, image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     try:
-        return resize_with_pad(image, size)
+        return resize_with_pad(np.asarray(image), size)
     except FlashrtError as error:
         raise _bad_observation(f"view {view}: {error}") from error
 
 
 def _bad_observation(message: str) -> FlashrtError:
     return FlashrtError(ErrorCode.BAD_OBSERVATION, f"observation: {message}")
+
+
+def _bad_instruction(text: str, problem: str) -> FlashrtError:
+    return FlashrtError(ErrorCode.BAD_INSTRUCTION, f"instruction {text[:80]!r} {problem}")
 
 
 def _bad_config(message: str) -> FlashrtError:

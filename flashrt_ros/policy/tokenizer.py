@@ -14,7 +14,13 @@ from flashrt_ros.runtime.manifest import sha256
 
 
 class Tokenizer:
-    """A Hugging Face `tokenizer.json`; `fingerprint` is its sha256, `largest_token` what `encode` can give at most."""
+    """A Hugging Face `tokenizer.json`.
+
+    Attributes:
+        largest_token: the largest token that `encode` can give.
+        longest_token: characters of the longest token.
+        fingerprint: sha256 of the file.
+    """
 
     def __init__(self, path: str | Path) -> None:
         """Read `path`; BAD_CHECKPOINT if it is absent or is no tokenizer."""
@@ -33,7 +39,9 @@ class Tokenizer:
         self._special = {
             token: added.content for token, added in self._tokenizer.get_added_tokens_decoder().items() if added.special
         }
-        self.largest_token = max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
+        vocabulary = self._tokenizer.get_vocab(with_added_tokens=True)
+        self.largest_token = max(vocabulary.values(), default=-1)
+        self.longest_token = max(map(len, vocabulary), default=0)
         self.fingerprint = sha256(content)
 
     def encode(self, text: str) -> np.ndarray:

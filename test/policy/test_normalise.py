@@ -81,6 +81,7 @@ def changed(change: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
         (changed(lambda s: s.pop("state")), "'norm_stats.state'; found actions"),
         (changed(lambda s: s["actions"].pop("std")), "'norm_stats.actions.std'; found mean, q01, q99"),
         (changed(lambda s: s["state"].update(mean=[1.0])), "norm_stats.state.mean has 1 values, the config names 2"),
+        (changed(lambda s: s["actions"].update(std=[1.0] * 3)), "norm_stats.actions.std has 3 values"),
         (changed(lambda s: s["state"].update(mean=[1.0, float("nan")])), "norm_stats.state.mean[1] is nan"),
         (changed(lambda s: s["actions"].update(std=[1.0, float("inf")])), "norm_stats.actions.std[1] is inf"),
         (changed(lambda s: s["actions"].update(std=[1.0, "2"])), "norm_stats.actions.std[1] is '2'"),

@@ -64,6 +64,9 @@ def test_observation_follows_the_configs_order(make) -> None:
         (seen(images={"front": FRONT, "wrist": WRIST, "top": WRIST}), "unknown ['top']"),
         (seen(images={"front": FRONT, "wrist": WRIST.astype(np.int16)}), "view wrist: image is int16"),
         (seen(images={"front": FRONT, "wrist": WRIST[:, :, 0]}), "view wrist: image is uint8 [8, 8]"),
+        (seen(images={"front": FRONT, "wrist": None}), "view wrist: image is object"),
+        (seen(stamp=1.5), "stamp is 1.5"),
+        (seen(stamp=-1), "stamp is -1"),
         (seen(state=JOINTS[:2]), "float64 [2]; give 3 numbers: lift, grip, pan"),
         (seen(state=JOINTS[None]), "float64 [1, 3]"),
         (seen(state=np.array(["1", "2", "3"])), "give 3 numbers"),
@@ -103,8 +106,12 @@ def test_instruction_is_bounded_with_its_template(make, refuses) -> None:
     for empty in ("", " \n\t"):
         with refuses(ErrorCode.BAD_INSTRUCTION, "is empty"):
             processor.instruction(empty)
-    with refuses(ErrorCode.BAD_INSTRUCTION, "leave out <|image_pad|>"):
+    with refuses(ErrorCode.BAD_INSTRUCTION, "holds <|image_pad|>"):
         processor.instruction("<|image_pad|>")
+    with refuses(ErrorCode.BAD_INSTRUCTION, "has 50000000 characters, more than 12 tokens"):
+        processor.instruction("x" * 50_000_000)
+    with refuses(ErrorCode.BAD_INSTRUCTION, "'\\ud800a'", "is not Unicode"):
+        processor.instruction("\ud800a")
     assert len(make(instruction_template="<|image_pad|>{instruction}").instruction("{a}")) == 4
 
 

@@ -1,6 +1,7 @@
 # Copyright 2026 the flashrt_ros authors
 # SPDX-License-Identifier: Apache-2.0
 
+import errno
 import os
 import threading
 import time
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from flashrt_ros.policy.capsule_file import encode_capsule
 from flashrt_ros.policy.writer import CapsuleWriter
 from flashrt_ros.runtime.buffers import BufferSet
 from flashrt_ros.runtime.errors import ErrorCode
@@ -98,6 +100,29 @@ def test_an_older_write_does_not_make_a_newer_one_durable(writer: CapsuleWriter,
     gate.set()
     newer.result(SECONDS)
     assert writer.is_durable("a")
+
+
+def test_what_the_disk_lost_is_not_durable(
+    writer: CapsuleWriter, make_capsule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refuses
+) -> None:
+    writer.write(make_capsule(name="a", seed=1)).result(SECONDS)
+    with monkeypatch.context() as patch, refuses(ErrorCode.STORAGE, "No space left"):
+        patch.setattr(os, "rename", lambda *paths: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left")))
+        writer.write(make_capsule(name="a", seed=2)).result(SECONDS)
+    assert not writer.is_durable("a")
+    assert writer.read("a").result(SECONDS).boundary.id == "b1"
+    assert writer.is_durable("a")
+
+
+def test_what_the_size_limit_took_is_not_durable(
+    buffers: BufferSet, manifest: Manifest, make_capsule, tmp_path: Path
+) -> None:
+    size = encode_capsule(make_capsule(name="c0"), buffers, time.time_ns()).nbytes
+    writer = CapsuleWriter(tmp_path, size + 8, buffers, manifest, lambda name: False)
+    writer.write(make_capsule(name="c0"))
+    writer.write(make_capsule(name="c1")).result(SECONDS)
+    assert [writer.is_durable(name) for name in ("c0", "c1")] == [False, True]
+    assert writer.close(SECONDS)
 
 
 def test_failures_reach_the_caller_and_the_writer_goes_on(
