@@ -43,7 +43,7 @@ def test_lockstep_shows_the_world_and_steps_once_a_command(start_robot: Start, o
     renderer = open_renderer(world, "drawn")
     assert observer.first_tick() == PERIOD
     for index, target in enumerate(moves(world, 5), start=1):
-        observer.command(index * PERIOD, target)
+        observer.command(index * PERIOD, target[::-1], JOINTS[::-1])  # joints go by name
         world.step(target, 0.1)
         tick = observer.tick((index + 1) * PERIOD)
         assert tick["state"] == np.concatenate([world.positions, world.velocities]).tobytes()
