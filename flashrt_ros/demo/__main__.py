@@ -43,35 +43,39 @@ def main() -> int:
     console = Console(highlight=False)
     begun = time.monotonic()
     folder = options.output or Path(tempfile.mkdtemp(prefix="flashrt_demo_"))
-    held = False
+    keep = bool(options.output or options.keep_logs)
     try:
         report = _run(options, folder, console)
         report.print(console)
         if options.json:
             options.json.write_text(json.dumps(report.as_dict(), indent=1))
         console.print(f"[dim]{time.monotonic() - begun:.0f} s in all[/]")
-        held = report.held
+        keep = keep or not report.held
+        return 0 if report.held else _FAILED
     except KeyboardInterrupt:
         console.print("interrupted; every process has ended")
         return _INTERRUPTED
     except ProcessEndedError as ended:
-        _explain(console, str(ended), [ended.log])
+        keep = True
+        return _explain(console, str(ended), [ended.log])
     except (StepFailedError, OSError) as error:
-        _explain(console, str(error), sorted((folder / "logs").glob("*.log")))
+        keep = True
+        return _explain(console, str(error), sorted((folder / "logs").glob("*.log")))
     finally:
-        if held and not options.output and not options.keep_logs:
-            shutil.rmtree(folder)
-        else:
+        if keep:
             console.print(f"checkpoint, capsules and logs are in {folder}")
-    return 0 if held else _FAILED
+        else:
+            shutil.rmtree(folder)
 
 
 def _run(options: Namespace, folder: Path, console: Console) -> Report:
     _claim = ros_domain.claim()  # held until the processes have ended
     with Processes(folder / "logs") as processes, Progress(console) as progress:
+        commands = node_commands(options, folder / "checkpoint", folder / "capsules")
+        for name in ("robot", "command"):
+            processes.start(name, commands[name])
         _write_checkpoint(options, folder / "checkpoint", processes, progress)
-        for name, command in node_commands(options, folder / "checkpoint", folder / "capsules").items():
-            processes.start(name, command)
+        processes.start("policy", commands["policy"])
 
         def on_tick(step: Behaviour) -> None:
             processes.check()
@@ -103,11 +107,13 @@ def _play(options: Namespace, on_tick: Callable[[Behaviour], None]) -> Report:
         rclpy.try_shutdown()
 
 
-def _explain(console: Console, trouble: str, logs: list[Path]) -> None:
+def _explain(console: Console, trouble: str, logs: list[Path]) -> int:
     for log in logs:
         console.print(f"[dim]--- the end of {log} ---[/]")
         console.print(tail(log), markup=False)
     console.print(f"[bold red]the demo failed[/]: {escape(trouble)}")
+    console.print("Run it once more (with --renderer drawn if the cameras are the trouble); report it with these logs.")
+    return _FAILED
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

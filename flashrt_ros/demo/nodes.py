@@ -10,12 +10,6 @@ from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
 
-_WRITE_CHECKPOINT = """\
-import sys
-from flashrt_ros.models.tiny import write_tiny_checkpoint
-write_tiny_checkpoint(sys.argv[1], seed=int(sys.argv[2]))
-"""
-
 
 def contract_file() -> Path:
     """Return the demo's contract, in the checkout or where it was installed.
@@ -34,11 +28,11 @@ def contract_file() -> Path:
 
 def checkpoint_command(checkpoint: Path, seed: int) -> list[str]:
     """Return what writes the tiny policy."""
-    return [sys.executable, "-c", _WRITE_CHECKPOINT, str(checkpoint), str(seed)]
+    return [sys.executable, "-m", "flashrt_ros.tools.tiny_checkpoint", str(checkpoint), "--seed", str(seed)]
 
 
 def node_commands(options: Namespace, checkpoint: Path, capsules: Path) -> dict[str, list[str]]:
-    """Return the command of each node, in the order in which to start them."""
+    """Return the command of each node."""
     shared = {"autostart": "true", "use_sim_time": "true", "world": "simulated", "contract": str(contract_file())}
     return {
         "robot": _node(
