@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -23,6 +24,7 @@ STAMPED_COMMAND_TYPES = ("sensor_msgs/msg/JointState", "trajectory_msgs/msg/Join
 QOS_NAMES = ("sensor_data", "reliable")
 ACTION_MODES = ("delta", "absolute")
 SAFETY_ACTIONS = ("hold",)
+_TOPIC = re.compile(r"(~/|/)?[A-Za-z_][A-Za-z0-9_]*(/[A-Za-z_][A-Za-z0-9_]*)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +150,7 @@ def _observation(section: Section) -> Observation:
 def _image(key: str, section: Section) -> ImageSource:
     source = ImageSource(
         key=key,
-        topic=section.take("topic").as_text(),
+        topic=_topic(section.take("topic")),
         type=section.take("type").as_choice(IMAGE_TYPES),
         qos=section.take("qos").as_choice(QOS_NAMES),
         max_age=section.take("max_age").as_number(above=0.0),
@@ -160,7 +162,7 @@ def _image(key: str, section: Section) -> ImageSource:
 def _state(section: Section) -> StateSource:
     qos = section.take_if_given("qos")
     source = StateSource(
-        topic=section.take("topic").as_text(),
+        topic=_topic(section.take("topic")),
         type=section.take("type").as_choice(STATE_TYPES),
         qos=qos.as_choice(QOS_NAMES) if qos else "reliable",
         joints=_joints(section.take("joints")),
@@ -194,7 +196,7 @@ def _action(section: Section, state: StateSource) -> Action:
 
 
 def _command(section: Section) -> Command:
-    command = Command(section.take("topic").as_text(), section.take("type").as_choice(COMMAND_TYPES))
+    command = Command(_topic(section.take("topic")), section.take("type").as_choice(COMMAND_TYPES))
     section.end()
     return command
 
@@ -235,6 +237,13 @@ def _lockstep(value: Value | None, command: Command) -> Lockstep | None:
     lockstep = Lockstep(section.take("apply_after").as_count(least=1))
     section.end()
     return lockstep
+
+
+def _topic(value: Value) -> str:
+    name = value.as_text()
+    if not _TOPIC.fullmatch(name):
+        value.refuse(f"'{name}' is no topic name; use letters, digits, '_' and '/', as in camera/front/image_raw")
+    return name
 
 
 def _joints(value: Value) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builtin_interfaces.msg import Duration, Time
+from builtin_interfaces.msg import Duration
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState
@@ -549,8 +549,3 @@ def test_in_lockstep_a_tick_that_waits_for_a_dead_policy_ends_in_the_safety_acti
     wait_until(lambda: world.gate.reason.startswith("heartbeat"))
     wait_until(lambda: waiting in world.commands)
     assert world.commands[waiting] == world.commands[waiting - PERIOD]
-
-
-def test_stamps_convert_both_ways() -> None:
-    assert to_nanoseconds(from_nanoseconds(12_345_678_901)) == 12_345_678_901
-    assert to_nanoseconds(Time(sec=1, nanosec=2)) == 1_000_000_002

@@ -67,6 +67,7 @@ def test_limits_follow_the_order_of_the_joints_and_not_of_the_file(tmp_path: Pat
             ["images.front.type"],
         ),
         ("command: {topic: joint_command", "command: {topic: ''", ["action.command.topic", "expected a text"]),
+        ("command: {topic: joint_command", "command: {topic: joint command", ["action.command.topic", "no topic name"]),
         ("sensor_msgs/msg/JointState}\n  safety", "std_msgs/msg/String}\n  safety", ["action.command.type", "String"]),
         ("front: {topic: camera", "front: {qos: best, topic: camera", ["front.qos", "twice"]),
         ("  action", "  action: [", ["not YAML"]),

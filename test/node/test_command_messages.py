@@ -1,0 +1,59 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flashrt_ros.node.command_messages import command_message
+from flashrt_ros.node.stamps import from_nanoseconds, to_nanoseconds
+from flashrt_ros.policy.contract import COMMAND_TYPES, Action, Command, load_contract
+
+STAMP = 12_345_678_901
+TARGETS = np.linspace(0.0, 0.5, 6)
+
+
+def action(kind: str) -> Action:
+    demo = load_contract(Path(__file__).resolve().parents[2] / "config" / "demo_contract.yaml").action
+    return replace(demo, command=Command("joint_command", kind))
+
+
+def filled(kind: str) -> Any:
+    message_type, fill = command_message(action(kind))
+    message = fill(STAMP, TARGETS)
+    assert type(message) is message_type
+    return message
+
+
+def test_joint_state() -> None:
+    message = filled("sensor_msgs/msg/JointState")
+    assert message.name == list(action("").joints)
+    assert list(message.position) == TARGETS.tolist()
+    assert to_nanoseconds(message.header.stamp) == STAMP
+
+
+def test_multi_array() -> None:
+    assert list(filled("std_msgs/msg/Float64MultiArray").data) == TARGETS.tolist()
+
+
+def test_trajectory() -> None:
+    message = filled("trajectory_msgs/msg/JointTrajectory")
+    assert message.joint_names == list(action("").joints)
+    assert to_nanoseconds(message.header.stamp) == STAMP
+    (point,) = message.points
+    assert list(point.positions) == TARGETS.tolist()
+    assert to_nanoseconds(point.time_from_start) == action("").period
+
+
+@pytest.mark.parametrize("kind", COMMAND_TYPES)
+def test_every_type_of_a_contract_can_be_sent(kind: str) -> None:
+    assert filled(kind).__class__.__name__ == kind.rpartition("/")[2]
+
+
+def test_stamps_convert_both_ways() -> None:
+    assert to_nanoseconds(from_nanoseconds(STAMP)) == STAMP
