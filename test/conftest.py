@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,18 +27,15 @@ def root() -> Path:
     return ROOT
 
 
-def importable(module: str) -> bool:
-    """Whether a module is there, without importing it."""
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
-
-
-def require(module: str, reason: str) -> None:
+@pytest.fixture(scope="session")
+def require() -> Callable[[str, str], None]:
     """Skip a test where a module is absent, or fail it when FLASHRT_REQUIRE names the module (comma-separated)."""
-    if importable(module):
-        return
-    if module in os.environ.get("FLASHRT_REQUIRE", "").split(","):
-        pytest.fail(f"{module} cannot be imported, and FLASHRT_REQUIRE asks for it: {reason}")
-    pytest.skip(f"{module} cannot be imported: {reason}")
+
+    def check(module: str, reason: str) -> None:
+        if importlib.util.find_spec(module) is not None:
+            return
+        if module in os.environ.get("FLASHRT_REQUIRE", "").split(","):
+            pytest.fail(f"{module} cannot be imported, and FLASHRT_REQUIRE asks for it: {reason}")
+        pytest.skip(f"{module} cannot be imported: {reason}")
+
+    return check

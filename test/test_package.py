@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import fcntl
+import hashlib
 import os
 import re
 import shutil
@@ -70,7 +71,8 @@ def test_wheel(tmp_path: Path) -> None:
 def workspace(request: pytest.FixtureRequest) -> Iterator[Path]:
     """A colcon workspace with a fresh copy of the checkout in src/; what CMake built is kept from run to run."""
     assert request.config.cache is not None
-    folder = request.config.cache.mkdir("colcon_workspace")
+    identity = hashlib.sha256(f"{ROOT} {sys.prefix} {sys.version}".encode()).hexdigest()[:8]
+    folder = request.config.cache.mkdir(f"colcon_{identity}")  # CMake's folders belong to one place and one Python
     lock = os.open(folder, os.O_RDONLY)
     fcntl.flock(lock, fcntl.LOCK_EX)
     for fresh in ("src", "install", "install_symlink", "log"):
