@@ -96,7 +96,8 @@ class Episode:
     def kept_start(self, instruction: str) -> Capsule | None:
         """The capsule of an episode's start that begins with this instruction, if it is still kept."""
         name = start_name(instruction)
-        return self.store.get(name) if name in self.store else None
+        kept = self.store.get(name) if name in self.store else None
+        return kept if kept is not None and kept.manifest == self.manifest else None
 
     def require_head(self) -> Boundary:
         """The head; NOT_BEGUN before the first `begin`."""

@@ -39,7 +39,7 @@ class Policy:
 
 
 def load_policy(
-    path: str | Path, device: str = "auto", threads: int = 2, progress: Progress = lambda step: None
+    path: str | Path, device: str = "auto", threads: int = 1, progress: Progress = lambda step: None
 ) -> Policy:
     """Load a checkpoint, capture its stages and run each of them once.
 

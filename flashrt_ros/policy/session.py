@@ -280,7 +280,9 @@ class Session:
         for other in pinned:
             self.store.pin(other, False)
         try:
-            if name not in self.store:
+            if self._episode.kept_start(instruction) is None:
+                if name in self.store:
+                    self.store.drop(name)
                 boundary, small, rows = self.live.committed()
                 self.store.add(Capsule(name, "", "", boundary, self._episode.manifest, small, rows, automatic=True))
             self.store.pin(name)

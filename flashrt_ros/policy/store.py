@@ -77,11 +77,10 @@ class CapsuleStore:
             return capsule
 
     def drop(self, name: str) -> Capsule:
-        """Forget a capsule and return it; PINNED if it is pinned, else as `get`."""
+        """Forget a capsule and return it; PINNED if it is the running episode's start, else as `get`."""
         with self._lock:
-            self._require(name)
-            if name in self._pinned:
-                raise FlashrtError(ErrorCode.PINNED, f"capsule {name} is pinned; unpin it before it can be dropped")
+            if self._require(name).automatic and name in self._pinned:
+                raise FlashrtError(ErrorCode.PINNED, f"capsule {name} is the start of the running episode; it stays")
             return self._remove(name)
 
     def pin(self, name: str, pinned: bool = True) -> None:

@@ -68,7 +68,7 @@ class CpuBackend:
 
     name = "cpu"
 
-    def __init__(self, ops: Any, threads: int = 2) -> None:
+    def __init__(self, ops: Any, threads: int = 1) -> None:
         torch.set_num_threads(threads)
         self.ops = ops
         self.captures = 0

@@ -52,10 +52,18 @@ def test_pinned_ones_stay_and_a_refused_one_costs_nothing(capsule: Capsule, refu
     with refuses(ErrorCode.OVER_BUDGET, f"asks for {capsule.nbytes}", "5 free", f"{3 * capsule.nbytes} pinned"):
         store.add(replace(capsule, name="e"))
     assert names(store) == ["a", "c", "d"]
-    with refuses(ErrorCode.PINNED, "capsule a"):
-        store.drop("a")
     store.pin("a", False)
     assert store.add(replace(capsule, name="e")) == ("a",)
+
+
+def test_a_pinned_capsule_can_be_dropped_but_not_the_running_start(capsule: Capsule, refuses) -> None:
+    store = CapsuleStore(3 * capsule.nbytes)
+    store.add(replace(capsule, name="start", automatic=True), pinned=True)
+    store.add(replace(capsule, name="mine"), pinned=True)
+    with refuses(ErrorCode.PINNED, "capsule start"):
+        store.drop("start")
+    assert store.drop("mine").name == "mine"
+    assert names(store) == ["start"]
 
 
 def test_nothing_is_evicted_for_one_that_cannot_fit(capsule: Capsule, refuses) -> None:

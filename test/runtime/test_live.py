@@ -90,9 +90,14 @@ def test_overwritten_rows_are_journalled_before_the_stage_that_overwrites_them(h
 def test_a_failure_after_overwriting_brings_the_rows_back(head: Any) -> None:
     head.append(1, 2)
     before = head.bytes()
-    with pytest.raises(ArithmeticError), head.live.transaction(list):
-        head.live.start_over(("context",))
-        head.run(head.model.append(7, 8, first_row=0))
-        head.commit()
-        head.run(head.model.append(-1, first_row=AT_CURSOR))
+
+    def overwrite_and_fail() -> None:
+        with head.live.transaction(list):
+            head.live.start_over(("context",))
+            head.run(head.model.append(7, 8, first_row=0))
+            head.commit()
+            head.run(head.model.append(-1, first_row=AT_CURSOR))
+
+    with pytest.raises(ArithmeticError):
+        overwrite_and_fail()
     assert head.bytes() == before

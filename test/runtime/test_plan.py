@@ -42,5 +42,5 @@ def test_the_manifest_names_layout_and_numerics(head: Any) -> None:
     manifest = head.plan.manifest()
     assert "float32 [64, 2] context rows=position" in manifest["layout"]["rows"]
     assert manifest["numerics"]["backend"] == "cpu"
-    assert manifest["numerics"]["threads"] == "2"
+    assert manifest["numerics"]["threads"] == "1"
     assert manifest["config"] == {"name": "adder"}

@@ -1,0 +1,29 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m flashrt_ros.tools.bench NAME`: run one benchmark."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+BENCHES = {
+    "capsule": "cold begin against restore, and rollback, over the length of the context",
+    "ros": "control lateness and service times while a policy runs, against a bare sleeper",
+}
+
+
+def main() -> int:
+    """Dispatch to the benchmark's own `main`."""
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
+    if name not in BENCHES:
+        width = max(map(len, BENCHES))
+        lines = "\n".join(f"  {known:{width}}  {what}" for known, what in BENCHES.items())
+        print(f"usage: bench NAME [options]; bench NAME --help\n{lines}")
+        return 0 if name in ("-h", "--help") else 2
+    module = importlib.import_module(f"flashrt_ros.tools.bench.{name}")
+    return int(module.main(sys.argv[2:]))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

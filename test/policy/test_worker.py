@@ -1,0 +1,88 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
+
+import pytest
+
+from flashrt_ros.policy.worker import Worker
+from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    worker = Worker()
+    yield worker
+    worker.close()
+
+
+class Staged:
+    """A job of two stages; the second waits until it is let go."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self.in_first = threading.Event()
+        self.go = threading.Event()
+
+    def __call__(self) -> str:
+        self.worker.between_stages()
+        self.in_first.set()
+        assert self.go.wait(5)
+        self.worker.between_stages()
+        return "done"
+
+
+def test_jobs_run_in_order_on_one_thread(worker: Worker) -> None:
+    futures = [worker.submit(lambda number=number: (number, threading.get_ident())) for number in range(5)]
+    results = [future.result(5) for future in futures]
+    assert [number for number, _ in results] == [0, 1, 2, 3, 4]
+    assert len({thread for _, thread in results}) == 1
+
+
+def test_a_quick_job_runs_between_two_stages(worker: Worker) -> None:
+    job = Staged(worker)
+    done = worker.submit(job)
+    assert job.in_first.wait(5)
+    quick = worker.submit_quick(lambda: done.done())
+    job.go.set()
+    assert quick.result(5) is False
+    assert done.result(5) == "done"
+
+
+def test_a_preempted_job_ends_at_its_next_stage(worker: Worker) -> None:
+    job = Staged(worker)
+    done, waiting = worker.submit(job), worker.submit(lambda: "never")
+    assert job.in_first.wait(5)
+    verb = worker.preempt(lambda: "restored")
+    job.go.set()
+    assert verb.result(5) == "restored"
+    with pytest.raises(FlashrtError) as canceled:
+        done.result(5)
+    assert canceled.value.code is ErrorCode.CANCELED
+    with pytest.raises(CancelledError):
+        waiting.result(5)
+
+
+def test_preempting_an_idle_worker_cancels_nothing_later(worker: Worker) -> None:
+    assert worker.preempt(lambda: 1).result(5) == 1
+    assert worker.submit(lambda: worker.between_stages()).result(5) is None
+
+
+def test_an_exception_reaches_the_submitter_and_the_thread_lives(worker: Worker) -> None:
+    def fail() -> None:
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        worker.submit(fail).result(5)
+    assert worker.submit(lambda: 2).result(5) == 2
+
+
+def test_a_closed_worker_takes_nothing() -> None:
+    worker = Worker()
+    worker.close()
+    with pytest.raises(FlashrtError) as refused:
+        worker.submit(lambda: None)
+    assert refused.value.code is ErrorCode.INACTIVE

@@ -1,0 +1,67 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flashrt_ros.models.tiny import write_tiny_checkpoint
+from flashrt_ros.policy.loading import Policy, load_policy
+from flashrt_ros.tools import audit as audit_tool
+from flashrt_ros.tools.audit import audit
+
+
+@pytest.fixture(scope="module", params=["append", "starvla"])
+def checkpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("audit") / request.param
+    return write_tiny_checkpoint(folder, layout=request.param, max_rows=256, max_instruction_tokens=48)
+
+
+@pytest.fixture
+def policy(checkpoint: Path) -> Policy:
+    return load_policy(checkpoint)
+
+
+def test_the_state_is_closed_and_every_buffer_of_it_is_needed(policy: Policy) -> None:
+    result = audit(policy)
+    assert result.differing == []
+    same = {finding.name for finding in result.findings if finding.noticed == "same"}
+    assert result.closed
+    # A turn that is rewritten ends in the same text and takes the same rotary positions whatever was seen.
+    assert same == (set() if policy.model.config.layout == "append" else {"rope_delta", "conv.0"})
+    assert len(result.findings) == len(policy.plan.buffers.state())
+
+
+def test_leaving_out_what_the_next_chunk_depends_on_changes_the_output(policy: Policy) -> None:
+    noticed = {finding.name: finding.noticed for finding in audit(policy).findings}
+    by_output = {name for name, how in noticed.items() if how == "output"}
+    assert {"generator", "condition", "condition_rows", "proprio", "measured", "plan"} <= by_output
+    if policy.model.config.layout == "append":
+        backbone = {name for name in noticed if name.startswith(("kv.", "recurrent.", "conv."))}
+        memory = {"rope_delta", "instruction", "instruction_length", "history_images"}
+        assert backbone | memory | {"position"} <= by_output
+
+
+def test_state_outside_the_buffers_is_noticed(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    act = policy.model.act
+
+    def act_by_a_hidden_counter() -> object:
+        calls.append(1)
+        policy.plan.buffers["proprio"].add_(1e-3 * len(calls))
+        return act()
+
+    monkeypatch.setattr(policy.model, "act", act_by_a_hidden_counter)
+    result = audit(policy)
+    assert "chunk 0" in result.differing
+    assert not result.closed
+
+
+def test_the_command_prints_every_state_buffer(
+    policy: Policy, checkpoint: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert audit_tool.main([str(checkpoint)]) == 0
+    printed = capsys.readouterr().out
+    assert "state closed: yes" in printed
+    assert all(spec.name[:8] in printed for spec in policy.plan.buffers.state())
