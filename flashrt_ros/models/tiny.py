@@ -162,7 +162,7 @@ _FLASHRT: dict[str, Any] = {
     "condition": "newest",
     "condition_rows": 192,
     "max_rows": 4608,
-    "stage_sizes": [32, 24, 8, 1],
+    "stage_sizes": [24, 8, 1],
     "history": 2,
     "max_instruction_tokens": 128,
     "views": ["front", "wrist"],
