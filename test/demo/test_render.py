@@ -57,16 +57,15 @@ def test_another_process_gives_the_same_bytes(renderer: Renderer) -> None:
 
 def test_renderers_do_not_disturb_one_another(renderer: Renderer, world: World) -> None:
     before = renderer.render("front")
-    for _ in range(2):
-        other = open_renderer(World(5), renderer.name)
-        another = open_renderer(World(6), renderer.name)
-        other.close()
-        seen = another.render("front")
-        del other
-        assert np.array_equal(another.render("front"), seen)
-        assert np.array_equal(renderer.render("front"), before)
-        del another
-        assert np.array_equal(renderer.render("front"), before)
+    first = open_renderer(World(5), renderer.name)
+    expected = first.render("front")
+    second = open_renderer(World(5), renderer.name)
+    first.close()
+    assert np.array_equal(second.render("front"), expected)
+    third = open_renderer(World(5), renderer.name)
+    del second
+    assert np.array_equal(third.render("front"), expected)
+    assert np.array_equal(renderer.render("front"), before)
 
 
 def test_drawn_resembles_egl(world: World) -> None:
