@@ -15,6 +15,12 @@ def from_nanoseconds(nanoseconds: int) -> Time:
     return Time(sec=seconds, nanosec=rest)
 
 
+def duration_of(nanoseconds: int) -> Duration:
+    """Return a duration message."""
+    seconds, rest = divmod(nanoseconds, _SECOND)
+    return Duration(sec=seconds, nanosec=rest)
+
+
 def to_nanoseconds(message: Time | Duration) -> int:
     """Return the nanoseconds of a time or a duration."""
     return int(message.sec) * _SECOND + int(message.nanosec)

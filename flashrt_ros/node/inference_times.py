@@ -1,0 +1,33 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""How long inferences took."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+
+_REMEMBERED = 500
+
+
+class InferenceTimes:
+    """The newest inferences, in seconds from the observation taken to the chunk computed; warm-ups are none."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.last = 0.0
+        self._times: deque[float] = deque(maxlen=_REMEMBERED)
+
+    def add(self, seconds: float) -> None:
+        """Note one."""
+        self.count += 1
+        self.last = seconds
+        self._times.append(seconds)
+
+    def percentiles(self) -> tuple[float, float]:
+        """Return the median and the 99th percentile; zeros where there is none."""
+        if not self._times:
+            return 0.0, 0.0
+        middle, tail = np.percentile(np.array(self._times), (50, 99))
+        return float(middle), float(tail)

@@ -1,0 +1,52 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a configured policy_node has: the session on its device thread, its capsules, and what it observes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flashrt_ros.node.capsule_keeper import CapsuleKeeper
+from flashrt_ros.node.device_thread import DeviceThread
+from flashrt_ros.node.inference import Inference
+from flashrt_ros.node.observer import Observer
+from flashrt_ros.policy.contract import Contract
+from flashrt_ros.policy.loading import Policy
+from flashrt_ros.policy.session import Session
+from flashrt_ros.runtime.lineage import Boundary
+from flashrt_ros.runtime.live import not_begun
+
+
+@dataclass(frozen=True, slots=True)
+class Mind:
+    """The parts, and what may be asked of them on the executor thread."""
+
+    contract: Contract
+    policy: Policy
+    session: Session
+    device: DeviceThread
+    keeper: CapsuleKeeper
+    observer: Observer
+    inference: Inference
+
+    def check_begun(self) -> None:
+        """Raise NOT_BEGUN before the first episode."""
+        if self.session.head is None:
+            raise not_begun()
+
+    def check_instruction(self, instruction: str) -> None:
+        """Raise BAD_INSTRUCTION for one that the policy cannot take."""
+        self.policy.processor.instruction(instruction)
+
+    def deviation(self, measured: tuple[float, ...]) -> float:
+        """Largest difference between joints measured earlier and the newest ones, rad or m; 0: one is not known."""
+        now = self.observer.measured
+        if now is None or len(now) != len(measured):
+            return 0.0
+        return max((abs(a - b) for a, b in zip(now, measured, strict=True)), default=0.0)
+
+    def discard_plan(self) -> Boundary | None:
+        """Drop the planned chunk, as every closed gate does; on the device thread. Returns the head."""
+        if self.session.head is not None:
+            self.session.discard_plan()
+        return self.session.head

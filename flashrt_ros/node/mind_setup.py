@@ -1,0 +1,81 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""From parameters to a mind: load, check against the contract, find the newest capsule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from flashrt_ros.node.capsule_keeper import CapsuleKeeper
+from flashrt_ros.node.device_thread import DeviceThread
+from flashrt_ros.node.policy_parameters import Settings
+from flashrt_ros.policy.contract import Contract
+from flashrt_ros.policy.loading import Policy, Progress, load_policy
+from flashrt_ros.policy.session import Session
+from flashrt_ros.policy.store import CapsuleStore
+from flashrt_ros.policy.writer import CapsuleWriter
+from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+from flashrt_ros.runtime.lineage import Boundary
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What the device thread has made."""
+
+    policy: Policy
+    session: Session
+    writer: CapsuleWriter
+
+
+def load(settings: Settings, contract: Contract, device: DeviceThread, progress: Progress) -> Loaded:
+    """Load the policy and take the capsule folder; on the device thread, which owns what it loads.
+
+    Raises:
+        FlashrtError: BAD_CHECKPOINT; BAD_CONTRACT, they do not fit each other; STORAGE; CANCELED.
+    """
+
+    def step(what: str) -> None:
+        device.between_stages()
+        progress(what)
+
+    policy = load_policy(settings.checkpoint, settings.device, settings.threads, step)
+    check_fit(contract, policy)
+    store = CapsuleStore(settings.capsule_budget)
+    session = Session(policy, store, settings.journal_budget, device.between_stages)
+    writer = CapsuleWriter(
+        settings.folder, settings.folder_limit, policy.plan.buffers, policy.manifest(), store.is_pinned
+    )
+    return Loaded(policy, session, writer)
+
+
+def check_fit(contract: Contract, policy: Policy) -> None:
+    """Raise BAD_CONTRACT unless the contract gives what the policy takes, and takes what it gives."""
+    config = policy.model.config
+    pairs: list[tuple[str, Sequence[str], Sequence[str]]] = [
+        ("observation.images", [image.key for image in contract.observation.images], config.views),
+        ("observation.state.joints", contract.observation.state.joints, config.state_names),
+        ("action.joints", contract.action.joints, config.action_names),
+        ("action.mode", [contract.action.mode], [config.action_mode]),
+    ]
+    for key, given, wanted in pairs:
+        if sorted(given) != sorted(wanted):
+            raise FlashrtError(
+                ErrorCode.BAD_CONTRACT,
+                f"{contract.file}: {key} is {', '.join(given)}; the checkpoint {config.name} has {', '.join(wanted)}",
+            )
+
+
+async def restore_newest(
+    session: Session, device: DeviceThread, keeper: CapsuleKeeper, warn: Progress
+) -> Boundary | None:
+    """Make the newest capsule of the folder that is whole and fits the live head; None: there is none."""
+    newest = await keeper.newest()
+    for skipped in newest.skipped:
+        warn(f"a capsule file was passed over: {skipped}")
+    capsule = newest.capsule
+    if capsule is None:
+        return None
+    keeper.store.add(capsule)
+    report = await device.run(lambda: session.restore(capsule.name))
+    return report.boundary

@@ -1,0 +1,92 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Subscribes what a contract observes, and puts whole observations together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rclpy.node import Node
+from sensor_msgs.msg import Image, JointState
+
+from flashrt_ros.node import qos
+from flashrt_ros.node.observation_buffer import ObservationBuffer, Part, Parts
+from flashrt_ros.node.observation_messages import checked_image, positions_of, rgb_of
+from flashrt_ros.node.stamps import to_nanoseconds
+from flashrt_ros.policy.contract import Contract, ImageSource, StateSource
+from flashrt_ros.policy.processing import Observation
+from flashrt_ros.runtime.errors import FlashrtError
+
+STATE = "state"
+
+
+class Observer:
+    """Cameras and joints of a contract. A bad message is counted and named; it never ends a callback."""
+
+    def __init__(self, node: Node, contract: Contract, joints: Sequence[str], on_update: Callable[[], None]) -> None:
+        """Subscribe.
+
+        Args:
+            node: whose topics and clock are used.
+            contract: what is observed.
+            joints: the state's joints in the order that the policy takes them.
+            on_update: called after each message.
+        """
+        self.measured: tuple[float, ...] | None = None
+        """The newest joints, in the order of `joints`; `clear` does not touch them."""
+        self._node = node
+        self._joints = tuple(joints)
+        self._on_update = on_update
+        observed = contract.observation
+        state = Part(STATE, observed.state.topic, _nanoseconds(observed.state.max_age))
+        images = [Part(image.key, image.topic, _nanoseconds(image.max_age)) for image in observed.images]
+        self.buffer = ObservationBuffer([*images, state])
+        self._subscriptions = [self._subscribe(Image, image, self._take_image(image.key)) for image in observed.images]
+        self._subscriptions.append(self._subscribe(JointState, observed.state, self._take_state))
+
+    def newest(self, after: int) -> Parts:
+        """The newest whole observation, all of it stamped after `after` (ns); BAD_OBSERVATION says what lacks."""
+        return self.buffer.newest(after, self._node.get_clock().now().nanoseconds)
+
+    def at(self, stamp: int, after: int) -> Parts:
+        """The observation of one instant, which must be after `after` (ns); errors as `newest`."""
+        return self.buffer.at(stamp, after)
+
+    def destroy(self) -> None:
+        """Remove the subscriptions."""
+        for subscription in self._subscriptions:
+            self._node.destroy_subscription(subscription)
+
+    def _subscribe(self, kind: type, source: ImageSource | StateSource, callback: Callable[[Any], None]) -> Any:
+        return self._node.create_subscription(kind, source.topic, callback, qos.input_qos(source.qos))
+
+    def _take_image(self, key: str) -> Callable[[Image], None]:
+        return lambda image: self._add(key, image, lambda: checked_image(image))
+
+    def _take_state(self, state: JointState) -> None:
+        def read() -> NDArray[np.float64]:
+            positions = positions_of(state, self._joints)
+            self.measured = tuple(positions.tolist())
+            return positions
+
+        self._add(STATE, state, read)
+
+    def _add(self, key: str, message: Any, read: Callable[[], Any]) -> None:
+        try:
+            self.buffer.add(key, to_nanoseconds(message.header.stamp), read())
+        except FlashrtError as error:
+            self.buffer.refuse(key, str(error))
+        self._on_update()
+
+
+def assemble(parts: Parts) -> Observation:
+    """Convert the parts to what a session takes; on any thread. Its stamp is that of the oldest part."""
+    images = {key: rgb_of(value) for key, (_, value) in parts.items() if key != STATE}
+    return Observation(images, parts[STATE][1], min(stamp for stamp, _ in parts.values()))
+
+
+def _nanoseconds(seconds: float) -> int:
+    return round(seconds * 1e9)
