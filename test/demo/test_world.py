@@ -75,7 +75,7 @@ def test_another_process_gives_the_same_bytes() -> None:
 def test_reset_draws_the_scene_from_the_seed() -> None:
     world = World(1)
     first = world.save()
-    wander(world, 3, seed)
+    wander(world, 3)
     world.set_lights((True,) * 4)
     world.reset(1)
     assert world.save() == first
