@@ -40,7 +40,8 @@ def test_state_buffers_and_their_scopes(policy) -> None:
 
 def test_work_names_its_rows_and_the_cursor_follows(policy) -> None:
     model, instruct = policy.model, policy.model.instruct(TOKENS)
-    observe = model.observe(policy.observation(0), TOKENS)
+    seen = policy.observation(0)
+    observe = model.observe(seen, TOKENS)
     assert (instruct.rows, instruct.first_row) == (18, AT_CURSOR)
     assert (observe.rows, observe.first_row) == (22, AT_CURSOR)
     assert model.rows_to_observe(10) == 22
@@ -52,6 +53,7 @@ def test_work_names_its_rows_and_the_cursor_follows(policy) -> None:
     assert int(policy.buffers["position"]) == 40
     assert int(policy.buffers["rope_delta"]) == 2 * (3 - 9)
     assert int(policy.buffers["condition_rows"]) == 22
+    assert policy.buffers["proprio"].tolist() == seen.proprio.tolist()
 
 
 def test_act_changes_chunks_and_the_act_index_alone(policy) -> None:

@@ -99,6 +99,19 @@ def test_logits_equal_those_of_transformers(name, tmp_path, live, reference, pix
     assert int(policy.buffers["rope_delta"]) == int(model.model.rope_deltas)
 
 
+def test_a_rewritten_turn_gives_what_transformers_gives(tmp_path, live, reference, pixels) -> None:
+    write_tiny_checkpoint(tmp_path, layout="starvla", condition="all", condition_rows=256)
+    policy, model = live(tmp_path), reference(tmp_path)
+    instruction = np.arange(65, 95)
+    for round_ in range(2):
+        seen = policy.observation(round_)
+        policy.run(policy.model.observe(seen, instruction))
+    tokens = policy.model._prompt.observe(instruction).tokens
+    ours = policy.buffers["condition"][: int(policy.buffers["position"])] @ policy.buffers["embed_tokens"].t()
+    theirs = _forward(model, tokens, pixels(seen.images, model.config.vision_config))
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-4)
+
+
 def _forward(model, tokens, images) -> torch.Tensor:
     ids = torch.from_numpy(tokens)[None]
     kinds = (ids == model.config.image_token_id).int()
