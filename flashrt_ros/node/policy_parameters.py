@@ -19,7 +19,7 @@ PARAMETERS = (
     Parameter("checkpoint", "", "Folder of the policy's checkpoint; read by configure.", read_only=False),
     Parameter("contract", "", "Path of the contract file; read by configure.", read_only=False),
     Parameter("device", "auto", "Where the policy is computed.", choices=("auto", "cpu", "cuda")),
-    Parameter("threads", 2, "CPU threads of the computation; part of what makes results equal.", low=1, high=256),
+    Parameter("threads", 1, "CPU threads of the computation; part of what makes results equal.", low=1, high=256),
     Parameter("world", "real", "simulated allows EXACT restores.", choices=("real", "simulated")),
     Parameter("capsule_budget", 1024, "Memory for capsules, MiB.", low=1, high=1 << 20),
     Parameter("journal_budget", 256, "Memory for the boundaries that rollback reaches, MiB.", low=1, high=1 << 20),
