@@ -64,7 +64,7 @@ class Hybrid:
         self.max_rows = self.config.capacity
         self._values = values
         self._checkpoint = checkpoint
-        self._prompt = Prompt(self.config, encode)
+        self.prompt = Prompt(self.config, encode)
         self._modules = Modules.build(self.config, dtype)
         self._weights = Weights(self._modules, checkpoint)
         self._check_room()
@@ -82,7 +82,7 @@ class Hybrid:
         if c.layout == "starvla":
             longest = needed = observed
         else:
-            instructed = self._prompt.instruct(_filler(c.max_instruction_tokens)).rows
+            instructed = self.prompt.instruct(_filler(c.max_instruction_tokens)).rows
             longest, needed = max(instructed, observed), instructed + (c.history + 1) * observed
         for key, room, rows, what in (
             ("max_rows", c.capacity, needed, "the longest instruction and the observations after a compaction"),
@@ -176,12 +176,12 @@ class Hybrid:
         """Append an instruction; with layout "starvla" each observation carries it, and nothing is to do."""
         if self.config.layout == "starvla":
             return Work(steps=())
-        segment = self._prompt.instruct(tokens)
+        segment = self.prompt.instruct(tokens)
         return Work(tuple(append_steps(segment, self.stage_sizes)), segment.rows, AT_CURSOR)
 
     def observe(self, observation: ModelObservation, tokens: NDArray[np.int64]) -> Work:
         """Encode the images and append their rows; `tokens` is the instruction in force."""
-        segment = self._prompt.observe(tokens)
+        segment = self.prompt.observe(tokens)
 
         def fill(b: BufferSet) -> None:
             b["images"].copy_(torch.from_numpy(observation.images))
@@ -197,7 +197,7 @@ class Hybrid:
 
     def rows_to_observe(self, instruction_tokens: int) -> int:
         """Rows that one observation takes."""
-        return self._prompt.observe(_filler(instruction_tokens)).rows
+        return self.prompt.observe(_filler(instruction_tokens)).rows
 
 
 def _filler(count: int) -> NDArray[np.int64]:

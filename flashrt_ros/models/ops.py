@@ -13,7 +13,7 @@ from flashrt_ros.models.reference.rows import Rows
 
 
 class Ops(Dense, Rows, Attention, DeltaRule, Philox, Images):
-    """Every operation writes its `out` arguments and nothing else.
+    """Every operation writes its `out` arguments, the state or cursors that it says it moves, and nothing else.
 
     Sizes are those of the arguments; what varies between replays (lengths, positions, step and act
     indices) is an integer buffer that the operation itself reads. A backend overrides what it does better.

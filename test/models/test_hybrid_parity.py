@@ -86,8 +86,8 @@ def test_logits_equal_those_of_transformers(name, tmp_path, live, reference, pix
         seen = policy.observation(round_)
         images.append(seen.images)
         for work, segment in (
-            (policy.model.instruct(instruction), policy.model._prompt.instruct(instruction)),
-            (policy.model.observe(seen, instruction), policy.model._prompt.observe(instruction)),
+            (policy.model.instruct(instruction), policy.model.prompt.instruct(instruction)),
+            (policy.model.observe(seen, instruction), policy.model.prompt.observe(instruction)),
         ):
             policy.run(work)
             tokens.append(segment.tokens)
@@ -106,7 +106,7 @@ def test_a_rewritten_turn_gives_what_transformers_gives(tmp_path, live, referenc
     for round_ in range(2):
         seen = policy.observation(round_)
         policy.run(policy.model.observe(seen, instruction))
-    tokens = policy.model._prompt.observe(instruction).tokens
+    tokens = policy.model.prompt.observe(instruction).tokens
     ours = policy.buffers["condition"][: int(policy.buffers["position"])] @ policy.buffers["embed_tokens"].t()
     theirs = _forward(model, tokens, pixels(seen.images, model.config.vision_config))
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-4)

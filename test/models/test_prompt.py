@@ -65,7 +65,7 @@ def test_a_prompt_without_its_places_is_refused(layout: str, texts: dict[str, st
 
 def test_the_tokenizer_of_the_checkpoint_reads_the_special_tokens(tiny: Path, live) -> None:
     model = live(tiny).model
-    segment = model._prompt.instruct(np.array([65]))
+    segment = model.prompt.instruct(np.array([65]))
     vocabulary = json.loads((tiny / "tokenizer.json").read_text())
     ids = {token["content"]: token["id"] for token in vocabulary["added_tokens"]}
     assert segment.tokens[0] == ids["<|im_start|>"]

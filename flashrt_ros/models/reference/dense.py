@@ -24,7 +24,9 @@ _ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
 class Dense:
     """Operations on rows of features."""
 
-    device = "cpu"
+    def __init__(self, device: str = "cpu") -> None:
+        """Scratch memory is taken on `device`."""
+        self.device = device
 
     def scratch(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """Memory with unspecified content that lives until the stage ends."""
