@@ -30,7 +30,7 @@ def differences(one: Leg, other: Leg) -> list[str]:
         *_sequence("joint command", one.commands, other.commands),
     ]
     if one.digest != other.digest:
-        found.append(f"state behind it: sha256 {one.digest or 'none'} against {other.digest or 'none'}")
+        found.append(f"state behind it: sha256 {one.digest[:12] or 'none'} against {other.digest[:12] or 'none'}")
     return found
 
 

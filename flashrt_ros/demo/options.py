@@ -40,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--steps",
         type=positive,
-        default=20,
+        default=40,
         metavar="N",
         help="actions in each run (default: %(default)s)",
     )

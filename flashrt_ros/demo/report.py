@@ -8,7 +8,10 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 
 from flashrt_ros.node.stamps import to_nanoseconds
@@ -63,18 +66,19 @@ class Report:
 
     def print(self, console: Console) -> None:
         """Print the table, then the verdicts."""
-        table = Table("verb", title="The verbs, as their services answered")
-        for heading in ("ms", "tokens prefilled", "bytes copied", "context rows after"):
+        table = Table(title="the verbs, as their services answered", box=SIMPLE_HEAD)
+        table.add_column("verb", no_wrap=True)
+        for heading in ("ms", "tokens prefilled", "bytes copied", "context rows"):
             table.add_column(heading, justify="right")
         for row in self.rows:
             numbers = (f"{row.prefilled_tokens:,}", f"{row.bytes_copied:,}", f"{row.position:,}")
             table.add_row(row.verb, f"{row.milliseconds:.2f}", *numbers)
         console.print(table)
         for verdict in self.verdicts:
-            answer = "[bold green]yes[/]" if verdict.held else "[bold red]NO[/]"
-            console.print(f"{verdict.claim}: {answer}  [dim]{verdict.detail}[/]", highlight=False)
+            console.print(f"{verdict.claim}: {'[bold green]yes' if verdict.held else '[bold red]NO'}")
+            console.print(Padding(f"[dim]{escape(verdict.detail)}[/]", (0, 0, 0, 4)))
         for note in self.notes:
-            console.print(note, highlight=False)
+            console.print(note)
 
 
 def verb_row(verb: str, responses: list[Any]) -> VerbRow:

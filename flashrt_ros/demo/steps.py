@@ -14,7 +14,6 @@ from py_trees.behaviour import Behaviour
 from py_trees.common import Status
 from std_srvs.srv import Trigger
 
-from flashrt_ros.demo.recorder import Recorder
 from flashrt_ros.node.behaviours import ServiceBehaviour
 from flashrt_ros.node.interfaces import srv
 
@@ -128,13 +127,12 @@ class Digests(Poll):
         return f"no sha256 yet of {', '.join(absent)}" if absent else ""
 
 
-class WorldSlot(ServiceBehaviour):
-    """Saves the robot's world, or brings the saved one back, which the robot shows at once."""
+class Order(ServiceBehaviour):
+    """Calls a service that takes no arguments; `on_success` is called when it has done what it does."""
 
-    def __init__(self, service: str, recorder: Recorder) -> None:
-        """`service`: save_world, load_world or reset_world."""
-        super().__init__(service, f"robot/{service}", Trigger, time_limit=10.0)
-        self._recorder = recorder
+    def __init__(self, name: str, service: str, on_success: Callable[[], None] = lambda: None) -> None:
+        super().__init__(name, service, Trigger, time_limit=10.0)
+        self._on_success = on_success
 
     def make_request(self) -> Any:
         """Return the request."""
@@ -142,6 +140,6 @@ class WorldSlot(ServiceBehaviour):
 
     def judge(self, response: Any) -> str:
         """Judge by success."""
-        if response.success and not self.service.endswith("save_world"):
-            self._recorder.note_world_change()
+        if response.success:
+            self._on_success()
         return "" if response.success else response.message

@@ -21,7 +21,7 @@ from flashrt_ros.runtime.errors import FlashrtError
 
 PARAMETERS = (
     Parameter("seed", 7, "Seed of the episodes.", low=0, high=2**63 - 1),
-    Parameter("steps", 20, "Actions in each run of the policy.", low=1, high=10_000),
+    Parameter("steps", 40, "Actions in each run of the policy.", low=1, high=10_000),
     Parameter("contract", "", "Path of the contract that the nodes use; empty: the demo's."),
 )
 
@@ -54,7 +54,7 @@ def main() -> int:
             steps=node.get_parameter("steps").value,
             on_tick=StepLog(node),
         )
-        report.print(Console())
+        report.print(Console(highlight=False))
     except (KeyboardInterrupt, ExternalShutdownException):
         return 0
     except (FlashrtError, ParameterException, StepFailedError, OSError) as error:

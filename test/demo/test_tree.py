@@ -46,6 +46,7 @@ class FakeNodes:
         self._saved_world: object = 0
         self._capsules: dict[str, list[object]] = {}
         self._epoch, self._stamp, self._chunk_id = 1, PERIOD, 0
+        self._spent = False
         node = self._node = Node("fake")
         self._clock = node.create_publisher(Clock, "/clock", qos.CLOCK)
         self._command = node.create_publisher(JointState, "joint_command", 100)
@@ -53,8 +54,8 @@ class FakeNodes:
         self._executed = node.create_publisher(msg.Executed, "command/executed", qos.EXECUTED)
         self._gate = node.create_publisher(msg.Gate, "command/gate", qos.LATCHED)
         self._state = node.create_publisher(msg.PolicyState, "policy/state", qos.LATCHED)
-        for service in ("save_world", "load_world"):
-            node.create_service(Trigger, f"robot/{service}", getattr(self, f"_{service}"))
+        for service in ("robot/save_world", "robot/load_world", "command/hold"):
+            node.create_service(Trigger, service, getattr(self, "_" + service.partition("/")[2]))
         for name in ("policy", "command"):
             node.create_service(GetState, f"{name}/get_state", self._get_state)
         verbs = (srv.Snapshot, srv.Fork, srv.Restore, srv.Rollback, srv.Reset)
@@ -93,8 +94,9 @@ class FakeNodes:
         self._stamp += PERIOD
         self._show()
 
-    def _hold(self) -> None:
+    def _raise(self) -> None:
         self._epoch += 1
+        self._spent = False
         self._publish(running=False)
         self._tick(digest("hold"))
 
@@ -111,6 +113,13 @@ class FakeNodes:
         self._show()
         response.success = self._fault != "no world"
         response.message = "no world is saved"
+        return response
+
+    # ---- command ----
+
+    def _hold(self, request: Any, response: Any) -> Any:
+        self._tick(digest("hold"))
+        response.success = True
         return response
 
     # ---- policy ----
@@ -133,19 +142,19 @@ class FakeNodes:
     _fork = _snapshot
 
     def _restore(self, request: Any, response: Any) -> Any:
-        self._hold()
+        self._raise()
         self._mind = list(self._capsules[request.name])
         if self._fault == "restore forgets":
             self._mind.append("lost something")
         return self._answer(response, prefilled=9 if self._fault == "restore prefills" else 0)
 
     def _rollback(self, request: Any, response: Any) -> Any:
-        self._hold()
+        self._raise()
         self._mind = self._mind[: -request.steps - (self._fault == "rollback too far")]
         return self._answer(response)
 
     def _reset(self, request: Any, response: Any) -> Any:
-        self._hold()
+        self._raise()
         kept = request.instruction in self._capsules
         self._mind = self._capsules.setdefault(request.instruction, [request.instruction])[:]
         return self._answer(response, prefilled=0 if kept else 5)
@@ -157,7 +166,9 @@ class FakeNodes:
 
     def _run(self, goal: Any) -> Any:
         request = goal.request
-        self._hold()
+        if self._spent or request.start_from:
+            self._raise()
+        self._spent = True
         if request.start_from:
             self._mind = list(self._capsules[request.start_from])
         if request.instruction:
@@ -248,5 +259,5 @@ def test_a_fault_is_a_no(play_with: Callable[[str], Report], fault: str, claims:
 
 
 def test_a_step_that_fails_is_named(play_with: Callable[[str], Report]) -> None:
-    with pytest.raises(StepFailedError, match="load_world: no world is saved"):
+    with pytest.raises(StepFailedError, match="load the world: no world is saved"):
         play_with("no world")

@@ -1,0 +1,106 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The demo as people start it: in a process, with the real nodes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+TIME_LIMIT = 180.0  # s; it takes some 15 where nothing else runs
+ROOT = Path(__file__).parents[2]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    started: list[subprocess.Popen[str]] = []
+
+    def run(*arguments: object) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "flashrt_ros.demo", "--renderer", "drawn", *map(str, arguments)]
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        process.terminate()
+        process.communicate()
+
+
+def children(parent: int) -> dict[int, str]:
+    """Command lines of the processes that one has started, by id."""
+    found = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+            command = (stat.parent / "cmdline").read_text().replace("\0", " ")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(fields[1]) == parent and fields[0] != "Z":
+            found[int(stat.parent.name)] = command
+    return found
+
+
+def until_there_is(module: str, demo: subprocess.Popen[str]) -> dict[int, str]:
+    """Wait until a node has been started; return all of the demo's processes."""
+    deadline = time.monotonic() + TIME_LIMIT
+    while module not in " ".join((found := children(demo.pid)).values()):
+        assert time.monotonic() < deadline
+        assert demo.poll() is None, demo.communicate()[0]
+        time.sleep(0.05)
+    return found
+
+
+def test_two_at_once_hold_and_say_so(start: Start, tmp_path: Path) -> None:
+    results = [tmp_path / f"{index}.json" for index in range(2)]
+    demos = [start("--steps", 20, "--json", result, "--output", result.with_suffix("")) for result in results]
+    outputs = [demo.communicate(timeout=TIME_LIMIT)[0] for demo in demos]
+    assert [demo.returncode for demo in demos] == [0, 0], outputs
+    assert "restored = original: yes" in outputs[0]
+    assert "untrained weights" in outputs[0]
+    logs = {log.stem for log in (tmp_path / "0" / "logs").iterdir()}
+    assert logs == {"checkpoint", "robot", "command", "policy"}
+    one, other = (json.loads(result.read_text()) for result in results)
+    assert one["held"]
+    assert all(verdict["held"] for verdict in one["verdicts"])
+    rows = {row["verb"].split()[0]: row for row in one["rows"]}
+    assert rows["cold"]["prefilled_tokens"] > 0
+    assert rows["restore"]["prefilled_tokens"] == rows["reset"]["prefilled_tokens"] == 0
+    assert rows["restore"]["bytes_copied"] > 0
+    assert rows["restore"]["position"] > rows["cold"]["position"]
+    # The same seed: two demos do the same to the byte, sha256 included.
+    assert one["verdicts"][0] == other["verdicts"][0]
+
+
+@pytest.mark.parametrize(
+    ("number", "module"), [(signal.SIGINT, "tiny_checkpoint"), (signal.SIGTERM, "policy_node")], ids=str
+)
+def test_a_signal_ends_every_process(start: Start, number: signal.Signals, module: str) -> None:
+    demo = start("--steps", 10_000)
+    nodes = until_there_is(module, demo)
+    demo.send_signal(number)
+    text, _ = demo.communicate(timeout=TIME_LIMIT)
+    assert demo.returncode == 130, text
+    assert "Traceback" not in text
+    assert not any(Path(f"/proc/{pid}").exists() for pid in nodes)
+
+
+def test_a_node_that_dies_is_told_with_its_log(start: Start) -> None:
+    demo = start("--steps", 10_000)
+    nodes = until_there_is("policy_node", demo)
+    (command,) = (pid for pid, line in nodes.items() if "command_node" in line)
+    os.kill(command, signal.SIGKILL)
+    text, _ = demo.communicate(timeout=TIME_LIMIT)
+    assert demo.returncode == 1
+    assert "command was killed by SIGKILL" in text
+    assert "command.log" in text
+    assert not any(Path(f"/proc/{pid}").exists() for pid in nodes)
