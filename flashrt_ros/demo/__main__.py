@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -14,7 +13,6 @@ from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 
 import rclpy
 from py_trees.behaviour import Behaviour
@@ -22,6 +20,7 @@ from rclpy.signals import SignalHandlerOptions
 from rich.console import Console
 from rich.markup import escape
 
+from flashrt_ros.demo import interrupts
 from flashrt_ros.demo.nodes import checkpoint_command, contract_file, node_commands
 from flashrt_ros.demo.options import parser
 from flashrt_ros.demo.play import StepFailedError, play
@@ -38,8 +37,7 @@ _FAILED, _INTERRUPTED = 1, 130
 def main() -> int:
     """Run the demo; the exit code is 0 if everything held."""
     options = parser().parse_args()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+    interrupts.raise_once()
     console = Console(highlight=False)
     begun = time.monotonic()
     folder = options.output or Path(tempfile.mkdtemp(prefix="flashrt_demo_"))
@@ -114,12 +112,6 @@ def _explain(console: Console, trouble: str, logs: list[Path]) -> int:
     console.print(f"[bold red]the demo failed[/]: {escape(trouble)}")
     console.print("Run it once more (with --renderer drawn if the cameras are the trouble); report it with these logs.")
     return _FAILED
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ignored, signal.SIG_IGN)  # the processes are being ended now
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -9,10 +9,11 @@ import sys
 import rclpy
 from py_trees.behaviour import Behaviour
 from rclpy.exceptions import ParameterException
-from rclpy.executors import ExternalShutdownException
 from rclpy.node import Node
+from rclpy.signals import SignalHandlerOptions
 from rich.console import Console
 
+from flashrt_ros.demo import interrupts
 from flashrt_ros.demo.nodes import contract_file
 from flashrt_ros.demo.play import StepFailedError, play
 from flashrt_ros.node.parameters import Parameter, declare
@@ -42,7 +43,8 @@ class StepLog:
 
 def main() -> int:
     """Run the tree once; the exit code is 0 if everything held, or if a signal ended it."""
-    rclpy.init()
+    interrupts.raise_once()  # rclpy's own handlers would end the context before a running goal is canceled
+    rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
     node = Node("demo_tree")
     try:
         declare(node, PARAMETERS)
@@ -55,7 +57,7 @@ def main() -> int:
             on_tick=StepLog(node),
         )
         report.print(Console(highlight=False))
-    except (KeyboardInterrupt, ExternalShutdownException):
+    except KeyboardInterrupt:
         return 0
     except (FlashrtError, ParameterException, StepFailedError, OSError) as error:
         node.get_logger().fatal(str(error))

@@ -5,16 +5,19 @@
 from __future__ import annotations
 
 import hashlib
+import signal
 import struct
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import rclpy
 from builtin_interfaces.msg import Duration
 from lifecycle_msgs.srv import GetState
-from py_trees.behaviour import Behaviour
 from rclpy.action import ActionServer
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
@@ -28,6 +31,8 @@ from flashrt_ros.demo.report import Report
 from flashrt_ros.node import qos
 from flashrt_ros.node.stamps import from_nanoseconds
 
+ROOT = Path(__file__).parents[2]
+PATIENCE = 60.0  # s; far beyond what anything here takes
 PERIOD = 100_000_000  # ns
 ROWS = 4
 
@@ -203,24 +208,35 @@ class FakeNodes:
 
 
 @pytest.fixture
-def play_with() -> Iterator[Callable[[str], Report]]:
+def start_nodes() -> Iterator[Callable[[str], FakeNodes]]:
     rclpy.init()
+    started: list[FakeNodes] = []
+
+    def start(fault: str) -> FakeNodes:
+        started.append(FakeNodes(fault))
+        return started[-1]
+
+    yield start
+    for nodes in started:
+        nodes.close()
+    rclpy.try_shutdown()
+
+
+@pytest.fixture
+def play_with(start_nodes: Callable[[str], FakeNodes]) -> Iterator[Callable[[str], Report]]:
     node = Node("tree")
-    fakes: list[FakeNodes] = []
 
     def run(fault: str) -> Report:
-        fakes.append(FakeNodes(fault))
-        return play(node, period=PERIOD, seed=1, steps=8, on_tick=watch)
+        start_nodes(fault)
+        return play(node, period=PERIOD, seed=1, steps=8, on_tick=lambda step: None)
 
-    def watch(step: Behaviour) -> None:
-        steps.append(step.name)
-
-    steps: list[str] = []
     yield run
-    for fake in fakes:
-        fake.close()
     node.destroy_node()
-    rclpy.try_shutdown()
+
+
+def run_tree_node(steps: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "flashrt_ros.demo.tree_node", "--ros-args", "-p", f"steps:={steps}"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT)
 
 
 def verdicts(report: Report) -> dict[str, bool]:
@@ -261,3 +277,31 @@ def test_a_fault_is_a_no(play_with: Callable[[str], Report], fault: str, claims:
 def test_a_step_that_fails_is_named(play_with: Callable[[str], Report]) -> None:
     with pytest.raises(StepFailedError, match="load the world: no world is saved"):
         play_with("no world")
+
+
+@pytest.mark.parametrize(("fault", "code", "words"), [("", 0, "original: yes"), ("restore forgets", 1, "original: NO")])
+def test_the_tree_is_a_node_too(start_nodes: Callable[[str], FakeNodes], fault: str, code: int, words: str) -> None:
+    start_nodes(fault)
+    process = run_tree_node(8)
+    text, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == code, text
+    assert words in text
+
+
+def test_a_signal_ends_the_tree_node_with_0() -> None:
+    process = run_tree_node(8)  # without anything to talk to
+    assert process.stdout is not None
+    first = process.stdout.readline()
+    assert "command to be active" in first
+    process.send_signal(signal.SIGINT)
+    text, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, text
+    assert "Traceback" not in text
+
+
+def test_the_tree_node_names_a_bad_parameter() -> None:
+    process = run_tree_node(0)
+    text, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 1
+    assert "steps" in text
+    assert "Traceback" not in text
