@@ -1,0 +1,79 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Control lateness and service times while a policy runs, over real processes.
+
+Control at 50 Hz, two 96x96 cameras, one client that saves and lists 20 times a second, one that restores and runs again
+once a second; beside them a process that only sleeps, at the rate of the control. Lateness is that of the newest 1000
+ticks, 20 s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from flashrt_ros.demo.processes import ProcessEndedError, tail
+from flashrt_ros.tools.bench.ros_figures import Figures, Spread, Verdict, verdicts
+from flashrt_ros.tools.bench.ros_run import measure
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark; 0 if it shows what it must."""
+    parser = argparse.ArgumentParser(prog="bench ros", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=20.0, help="how long to measure (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=1, help="of the policy's computation (default: %(default)s)")
+    parser.add_argument("--json", type=Path, help="write the figures to this file too")
+    options = parser.parse_args(arguments)
+    console = Console(highlight=False)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            with console.status("") as status:
+                figures = measure(Path(folder), options.seconds, options.threads, status.update)
+        except (ProcessEndedError, TimeoutError) as error:
+            for log in [error.log] if isinstance(error, ProcessEndedError) else Path(folder, "logs").iterdir():
+                console.print(f"[dim]--- the end of {log.name} ---[/]\n{tail(log)}")
+            console.print(f"[bold red]nothing was measured[/]: {error}")
+            return 1
+    outcome = verdicts(figures)
+    console.print(_figures_table(figures))
+    console.print(_verdict_table(outcome))
+    if options.json:
+        said = [{**asdict(verdict), "holds": verdict.holds} for verdict in outcome]
+        options.json.write_text(json.dumps({"figures": asdict(figures), "verdicts": said}, indent=1))
+    return 0 if all(verdict.holds for verdict in outcome) else 1
+
+
+def _figures_table(figures: Figures) -> Table:
+    def row(spread: Spread) -> tuple[str, str, str]:
+        return f"{1e3 * spread.p50:.2f}", f"{1e3 * spread.p99:.2f}", f"{1e3 * spread.max:.2f}"
+
+    table = Table("ms", "p50", "p99", "max", title=f"{figures.inferences:.1f} inferences a second")
+    table.add_row("lateness, sleeper", *row(figures.sleeper))
+    table.add_row("lateness, control", *row(figures.control))
+    for name, times in (
+        ("snapshot", figures.snapshot),
+        ("list_capsules", figures.listing),
+        ("restore", figures.restore),
+        ("restore called to gate closed", figures.closing),
+    ):
+        table.add_row(name, *row(Spread.of(times)))
+    return table
+
+
+def _verdict_table(outcome: Sequence[Verdict]) -> Table:
+    table = Table("must hold", "measured", "bar", "", "holds")
+    for verdict in outcome:
+        holds = "[green]yes[/]" if verdict.holds else "[bold red]NO[/]"
+        table.add_row(verdict.what, f"{verdict.value:.4g}", f"{verdict.bar:.4g}", verdict.how, holds)
+    return table
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,152 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""A client of policy_node that notes how long its calls take: `calls` saves and lists, `runs` restores and runs on.
+
+It goes on beyond the measured time, until SIGINT, so that the load lasts for as long as anything is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import rclpy
+from rclpy.action import ActionClient
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.signals import SignalHandlerOptions
+from rclpy.task import Future
+
+from flashrt_ros.node import qos
+from flashrt_ros.node.interfaces import action, msg, srv
+from flashrt_ros.node.stamps import to_nanoseconds
+
+CALL_PERIOD = 0.05
+RUN_PERIOD = 1.0
+ANCHOR = "anchor"
+_PATIENCE = 20.0
+_SIGNAL_INTERVAL = 0.1  # s; Python looks for signals only when the executor stops waiting
+Times = dict[str, list[float]]
+"""Seconds, by what was measured."""
+
+
+class Client:
+    """A node that this thread alone spins, and what it has measured since `begin`."""
+
+    def __init__(self, name: str, begin: float, seconds: float) -> None:
+        """Measure from `begin` (of `time.time`) for `seconds`; what is called at another time is no figure."""
+        self.node = rclpy.create_node(name)
+        self.times: Times = {}
+        self._executor = SingleThreadedExecutor()
+        self._executor.add_node(self.node)
+        self._begin = begin
+        self._end = begin + seconds
+
+    def service(self, kind: Any, name: str) -> Callable[[Any], Any]:
+        """Return a function that calls a service of policy_node, and notes its round trip under the name."""
+        client = self.node.create_client(kind, f"policy/{name}")
+        if not client.wait_for_service(_PATIENCE):
+            raise TimeoutError(f"policy/{name} is not there")
+
+        def call(request: Any) -> Any:
+            called = time.time()
+            response = self.wait(client.call_async(request), name)
+            if response.error_code:
+                raise RuntimeError(f"{name} was refused: {response.error_msg}")
+            self.note(name, called, time.time() - called)
+            return response
+
+        return call
+
+    def note(self, name: str, called: float, seconds: float) -> None:
+        """Note a figure of a call made at `called` (of `time.time`)."""
+        if self._begin <= called <= self._end:
+            self.times.setdefault(name, []).append(seconds)
+
+    def wait(self, future: Future, what: str) -> Any:
+        """Spin until a future is done and return its result."""
+        self.until(future.done, f"the answer of {what}")
+        return future.result()
+
+    def until(self, condition: Callable[[], Any], what: str) -> None:
+        """Spin until a condition holds."""
+        deadline = time.monotonic() + _PATIENCE
+        while not condition():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"waited {_PATIENCE:g} s for {what}")
+            self._spin(_SIGNAL_INTERVAL)
+
+    def pause(self, due: float) -> None:
+        """Spin until `due` (of `time.monotonic`)."""
+        while (left := due - time.monotonic()) > 0:
+            self._spin(left)
+
+    def _spin(self, seconds: float) -> None:
+        self._executor.spin_once(min(seconds, _SIGNAL_INTERVAL))
+
+
+def calls(client: Client) -> None:
+    """Save and list, `1 / CALL_PERIOD` times a second; the node's budget evicts what is old."""
+    snapshot, listed = client.service(srv.Snapshot, "snapshot"), client.service(srv.ListCapsules, "list_capsules")
+    due, count = time.monotonic(), 0
+    while True:
+        snapshot(srv.Snapshot.Request(name=f"call_{count}"))
+        listed(srv.ListCapsules.Request())
+        count += 1
+        due = max(due + CALL_PERIOD, time.monotonic())
+        client.pause(due)
+
+
+def runs(client: Client) -> None:
+    """Let the policy run, restore it every `RUN_PERIOD`, and let it run again."""
+    node, gate = client.node, msg.Gate()
+
+    def on_gate(newest: msg.Gate) -> None:
+        nonlocal gate
+        gate = newest
+
+    node.create_subscription(msg.Gate, "command/gate", on_gate, qos.LATCHED)
+    snapshot, restore = client.service(srv.Snapshot, "snapshot"), client.service(srv.Restore, "restore")
+    goals = ActionClient(node, action.RunPolicy, "policy/run_policy")
+    if not goals.wait_for_server(_PATIENCE):
+        raise TimeoutError("policy/run_policy is not there")
+
+    def run(goal: action.RunPolicy.Goal) -> None:
+        client.wait(goals.send_goal_async(goal), "run_policy")
+        client.until(lambda: gate.open, f"the gate to open; it says '{gate.reason}'")
+
+    run(action.RunPolicy.Goal(instruction="press the button that lit up"))
+    client.pause(time.monotonic() + RUN_PERIOD)
+    snapshot(srv.Snapshot.Request(name=ANCHOR, pinned=True))
+    while True:
+        due, epoch, called = time.monotonic() + RUN_PERIOD, gate.epoch, time.time()
+        restore(srv.Restore.Request(name=ANCHOR))
+        client.until(lambda epoch=epoch: gate.epoch > epoch, "the gate to follow")  # type: ignore[misc]
+        client.note("closing", called, to_nanoseconds(gate.closed_at) * 1e-9 - called)
+        run(action.RunPolicy.Goal())
+        client.pause(due)
+
+
+def main() -> int:
+    """Be one client until SIGINT, then write what it measured."""
+    roles = {"calls": calls, "runs": runs}
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("role", choices=roles)
+    parser.add_argument("output", type=Path)
+    parser.add_argument("--begin", type=float, required=True, help="when to begin to measure, s since the epoch")
+    parser.add_argument("--seconds", type=float, required=True, help="how long to measure")
+    options = parser.parse_args()
+    rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
+    client = Client(f"bench_{options.role}", options.begin, options.seconds)
+    with contextlib.suppress(KeyboardInterrupt):
+        roles[options.role](client)
+    options.output.write_text(json.dumps(client.times))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
