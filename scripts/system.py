@@ -40,6 +40,8 @@ def missing_packages(optional: bool = False) -> list[str]:
         missing.append(f"{python}-venv")
     if optional and not find_library("EGL"):
         missing.append("libegl1")
+    if optional and not (find_library("OpenGL") or find_library("GL")):
+        missing.append("libopengl0")
     if optional and not glob.glob("/usr/lib/*/dri/*swrast*"):
         missing.append("libgl1-mesa-dri")
     return missing

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from ctypes import ArgumentError
 from typing import TYPE_CHECKING, Protocol
 
 import mujoco
@@ -70,12 +71,12 @@ class EglRenderer:
         try:
             self._gl = _current_context(width, height)
             self._context = mujoco.MjrContext(world.model, mujoco.mjtFontScale.mjFONTSCALE_50.value)
-        # PyOpenGL says in any of these ways that libEGL is missing or has no driver.
-        except (ImportError, AttributeError, OSError, RuntimeError, mujoco.FatalError) as error:
+        # PyOpenGL says in any of these ways that libEGL or libOpenGL is missing or has no driver.
+        except (ImportError, AttributeError, ArgumentError, OSError, RuntimeError, mujoco.FatalError) as error:
             raise FlashrtError(
                 ErrorCode.DEVICE,
-                f"no OpenGL through EGL ({type(error).__name__}: {error}): install libegl1 and libgl1-mesa-dri, "
-                "or choose renderer drawn",
+                f"no OpenGL through EGL ({type(error).__name__}: {error}): install libegl1, libopengl0 and "
+                "libgl1-mesa-dri, or choose renderer drawn",
             ) from error
         self._free = weakref.finalize(self, _free, self._gl, self._context)
         self._free.atexit = False  # EGL itself has ended by then
