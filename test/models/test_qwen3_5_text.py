@@ -123,9 +123,14 @@ def random_model(transformers: Any, tied: bool) -> Any:
     config = transformers.Qwen3_5TextConfig(**TEXT, tie_word_embeddings=tied)
     model = transformers.Qwen3_5ForCausalLM(config).eval()
     with torch.no_grad():
-        for parameter in model.parameters():
+        for name, parameter in model.named_parameters():
             if parameter.dim() > 1:
                 parameter.normal_(std=parameter[0].numel() ** -0.5)
+            elif name.endswith("A_log"):
+                # A fast decay leaves outputs near zero, whose norm magnifies rounding beyond any bound.
+                parameter.uniform_(0.02, 0.5).log_()
+            elif name.endswith("dt_bias"):
+                parameter.normal_(mean=-3, std=0.5)
             else:
                 parameter.add_(0.2 * torch.randn_like(parameter))
     return model
