@@ -27,6 +27,7 @@ from flashrt_ros.demo.play import StepFailedError, play
 from flashrt_ros.demo.processes import ProcessEndedError, Processes, tail
 from flashrt_ros.demo.progress import Progress
 from flashrt_ros.demo.report import Report, Verdict
+from flashrt_ros.demo.steps import Active
 from flashrt_ros.policy.contract import load_contract
 from flashrt_ros.tools import ros_domain
 
@@ -77,7 +78,10 @@ def _run(options: Namespace, folder: Path, console: Console) -> Report:
 
         def on_tick(step: Behaviour) -> None:
             processes.check()
-            progress.show(step.name, step.feedback_message)
+            doing = step.feedback_message
+            if isinstance(step, Active):
+                doing = _last_message(processes.log(step.node_name))
+            progress.show(step.name, doing)
 
         report = _play(options, on_tick)
         progress.show("end of the processes")
@@ -85,6 +89,11 @@ def _run(options: Namespace, folder: Path, console: Console) -> Report:
         progress.done()
     detail = "; ".join(str(ended) for ended in bad) or "robot, command and policy, with exit code 0"
     return replace(report, verdicts=(*report.verdicts, Verdict("every process ended cleanly", not bad, detail)))
+
+
+def _last_message(log: Path) -> str:
+    """What a node has logged last, without time and name."""
+    return tail(log, 1).rpartition("]: ")[2]
 
 
 def _write_checkpoint(options: Namespace, checkpoint: Path, processes: Processes, progress: Progress) -> None:

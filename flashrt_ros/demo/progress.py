@@ -31,8 +31,7 @@ class Progress:
         if what != self._what:
             self.done()
             self._what, self._begun = what, time.monotonic()
-        more = f" [dim]{escape(detail)}[/]" if detail else ""
-        self._status.update(f"{escape(what)}{more} [dim]{self._elapsed():.0f} s[/]")
+        self._status.update(f"{escape(what)} [dim]{self._elapsed():.0f} s  {escape(detail)}[/]")
 
     def done(self) -> None:
         """Leave a line for what was shown last."""

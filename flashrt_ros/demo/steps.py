@@ -79,11 +79,15 @@ class Poll(ServiceBehaviour):
 
 
 class Active(Poll):
-    """Waits until a lifecycle node is active."""
+    """Waits until a lifecycle node is active.
+
+    Attributes:
+        node_name: of that node.
+    """
 
     def __init__(self, node_name: str, time_limit: float) -> None:
         super().__init__(f"{node_name} to be active", f"{node_name}/get_state", GetState, time_limit=time_limit)
-        self._node_name = node_name
+        self.node_name = node_name
 
     def make_request(self) -> Any:
         """Return the question."""
@@ -96,7 +100,7 @@ class Active(Poll):
     def missing(self, response: Any) -> str:
         """Return the state that the node is in instead."""
         label = response.current_state.label
-        return "" if label == "active" else f"{self._node_name} is {label}"
+        return "" if label == "active" else f"{self.node_name} is {label}"
 
 
 class Digests(Poll):
