@@ -75,7 +75,7 @@ def base_identity() -> str:
 
 
 def usable() -> bool:
-    """Whether .venv, whoever made it, works in this folder and belongs to the same Python."""
+    """Whether .venv works and belongs to the same Python."""
     code = (
         "import os, sys;"
         "print(f'{sys.version_info.major}.{sys.version_info.minor} {os.path.realpath(sys.base_prefix)}|{sys.prefix}')"
@@ -85,12 +85,17 @@ def usable() -> bool:
 
 
 def environment_step() -> Step:
-    """Make .venv unless a usable one is there; it sees the system's packages where ROS or torch come from there."""
+    """Make .venv; one that somebody made by hand is kept if it is usable.
+
+    It sees the system's packages where ROS or torch come from there. One that was made for another Python, folder or ROS
+    is made anew.
+    """
 
     def run() -> None:
+        if not (STAMPS / "environment").exists() and usable():
+            return
         shared = ["--system-site-packages"] if system.ros_distro() or system.has_torch() else []
-        if not usable():
-            progress.call([sys.executable, "-m", "venv", "--clear", *shared, str(VENV)], "environment")
+        progress.call([sys.executable, "-m", "venv", "--clear", *shared, str(VENV)], "environment")
 
     key = digest(base_identity(), str(ROOT), f"ROS {system.ros_distro()}")
     return Step("environment", "making the environment .venv", key, run)
