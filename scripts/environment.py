@@ -87,8 +87,8 @@ def usable() -> bool:
 def environment_step() -> Step:
     """Make .venv; one that somebody made by hand is kept if it is usable.
 
-    It sees the system's packages where ROS or torch come from there. One that was made for another Python, folder or ROS
-    is made anew.
+    It sees the system's packages where ROS or torch come from there. One that was made for another Python, folder or
+    ROS is made anew.
     """
 
     def run() -> None:
