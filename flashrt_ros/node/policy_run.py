@@ -126,11 +126,12 @@ class PolicyRun:
         if control.silence > mind.contract.heartbeat_timeout:
             message = f"command_node has been silent for {control.silence:.1f} s"
             self.stop(End("command_node_lost", ErrorCode.GATE_TIMEOUT, message))
-        if mind.inference.waiting_for > self._patience:
+        unseen_for = mind.inference.waiting_for
+        if unseen_for > self._patience:
             message = f"no observation for {self._patience:g} s: {mind.inference.lacking}"
             self.stop(End("no_observation", ErrorCode.BAD_OBSERVATION, message))
         started = time.monotonic() - self._running_since
-        if not control.opened and not mind.inference.busy and started > self._patience:
+        if not control.opened and not mind.inference.busy and not unseen_for and started > self._patience:
             reason = control.gate.reason if control.gate is not None else "not heard"
             message = f"the gate did not open within {self._patience:g} s: {reason}"
             self.stop(End("gate_not_opened", ErrorCode.GATE_TIMEOUT, message))
