@@ -1,0 +1,32 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from py_trees.common import Status
+
+from flashrt_ros.demo.steps import Do, Wait
+
+
+def test_wait_runs_until_nothing_is_missing() -> None:
+    answers = ["the clock", "the clock", ""]
+    wait = Wait("nodes", lambda: answers.pop(0), 60.0)
+    seen = []
+    for _ in range(3):
+        wait.tick_once()
+        seen.append((wait.status, wait.feedback_message))
+    assert seen == [(Status.RUNNING, "the clock"), (Status.RUNNING, "the clock"), (Status.SUCCESS, "")]
+
+
+def test_wait_fails_when_its_time_is_over_and_says_what_is_missing() -> None:
+    wait = Wait("nodes", lambda: "no clock", 0.0)
+    while wait.status in (Status.INVALID, Status.RUNNING):
+        wait.tick_once()
+    assert wait.status == Status.FAILURE
+    assert wait.feedback_message == "after 0 s still: no clock"
+
+
+def test_do_does_it_once_a_round() -> None:
+    done: list[int] = []
+    step = Do("count", lambda: done.append(1))
+    step.tick_once()
+    assert (step.status, done) == (Status.SUCCESS, [1])
