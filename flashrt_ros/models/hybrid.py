@@ -26,10 +26,7 @@ from flashrt_ros.runtime.backend import Stage
 from flashrt_ros.runtime.buffers import Buffer, BufferSet
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 from flashrt_ros.runtime.manifest import sha256
-from flashrt_ros.runtime.plan import FAULT, Step, Work
-
-AT_CURSOR = -1
-"""First row of a work whose rows begin where the context ends."""
+from flashrt_ros.runtime.plan import AT_CURSOR, FAULT, Step, Work
 
 _IMAGES, _HIDDEN, _ACTIONS = range(3)
 
@@ -83,9 +80,10 @@ class Hybrid:
             longest = needed = observed
         else:
             instructed = self.prompt.instruct(_filler(c.max_instruction_tokens)).rows
-            longest, needed = max(instructed, observed), instructed + (c.history + 1) * observed
+            longest, needed = max(instructed, observed), instructed + c.history * observed
+            needed += longest
         for key, room, rows, what in (
-            ("max_rows", c.capacity, needed, "the longest instruction and the observations after a compaction"),
+            ("max_rows", c.capacity, needed, "a compacted context and one more segment"),
             ("condition_rows", c.condition_capacity, longest, "the longest segment"),
         ):
             if rows > room:

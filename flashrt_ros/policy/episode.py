@@ -63,7 +63,6 @@ class Episode:
         self.note = ""
         self._between_stages = between_stages
         self._ids = (f"{uuid.uuid4().hex[:12]}-{number}" for number in itertools.count(1))
-        self._check_capacity()
 
     def apply(self, event: Event) -> Boundary:
         """Do what the event says and commit the boundary behind it.
@@ -274,20 +273,6 @@ class Episode:
                     f"recorded {spec.name} has shape {shape}, this policy needs {list(spec.shape)}: "
                     "the recipe cannot be run on this checkpoint",
                 )
-
-    def _check_capacity(self) -> None:
-        """A compacted context must have room for one more instruction, or one more observation."""
-        config, model = self.policy.model.config, self.policy.model
-        tokens = config.max_instruction_tokens
-        instruction, observation = model.instruct(np.zeros(tokens, np.int64)).rows, model.rows_to_observe(tokens)
-        history = config.history if config.layout == "append" else 0
-        needed = instruction + history * observation + max(instruction, observation)
-        if needed > model.max_rows:
-            raise FlashrtError(
-                ErrorCode.BAD_CHECKPOINT,
-                f"config.json flashrt.max_rows {model.max_rows}: an instruction of {tokens} tokens, {history} "
-                f"observations and one more of either take {needed} rows; raise max_rows or lower history",
-            )
 
 
 def start_name(instruction: str) -> str:

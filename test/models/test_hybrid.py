@@ -140,7 +140,7 @@ def test_starvla_rewrites_its_turn_from_an_empty_context(tmp_path: Path, live) -
 
 def test_conditioning_on_all_rows_keeps_them(tmp_path: Path, live) -> None:
     newest = live(write_tiny_checkpoint(tmp_path / "newest"))
-    every = live(write_tiny_checkpoint(tmp_path / "all", condition="all", condition_rows=256))
+    every = live(write_tiny_checkpoint(tmp_path / "all", condition="all", condition_rows=320))
     hidden = []
     for policy in (newest, every):
         for work in (policy.model.instruct(TOKENS), policy.model.observe(policy.observation(0), TOKENS)):
@@ -183,9 +183,9 @@ def test_bfloat16_stays_close_to_float32(tiny: Path, live) -> None:
 @pytest.mark.parametrize(
     ("own", "message"),
     [
-        ({"max_rows": 150}, "max_rows leaves room for 150 rows, but .* may take 202"),
+        ({"max_rows": 150}, "max_rows leaves room for 150 rows, but .* may take 316"),
         ({"condition_rows": 100}, "condition_rows leaves room for 100 rows, but the longest segment may take 136"),
-        ({"condition": "all", "condition_rows": 190}, "leaves room for 190 rows, but .* may take 202"),
+        ({"condition": "all", "condition_rows": 190}, "leaves room for 190 rows, but .* may take 316"),
     ],
 )
 def test_a_context_that_cannot_hold_a_compaction_is_refused(own, message, tmp_path: Path) -> None:
