@@ -119,10 +119,13 @@ class Recorder:
         self.clock = to_nanoseconds(message.clock)
 
     def _on_command(self, message: JointState) -> None:
+        stamp = to_nanoseconds(message.header.stamp)
+        if stamp < self._started:
+            return  # of a tick before `mark`, and later here than the clock that followed it
         values = (message.position, message.velocity, message.effort)
         joints = "\0".join(message.name).encode()
         # The robot shows a tick again if its command is late, and gets the same command again.
-        self._commands[to_nanoseconds(message.header.stamp)] = b"\0".join([joints, *(v.tobytes() for v in values)])
+        self._commands[stamp] = b"\0".join([joints, *(v.tobytes() for v in values)])
 
     def _on_chunk(self, message: Any) -> None:
         head = f"{list(message.joint_names)} {message.horizon} {message.start} ".encode()

@@ -83,7 +83,7 @@ class DemoTree:
             *self._leg("original", task("run on")),
             Snapshot(names["end"], name="snapshot of the end"),
             *self._settled(self._restore),
-            self._load_world(),
+            *self._load_world(),
             Snapshot(names["restored"], name="snapshot of what was restored"),
             *self._leg("restored", task("run on again"), fresh=True),
             Snapshot(names["again"], name="snapshot of the end again"),
@@ -91,11 +91,11 @@ class DemoTree:
             *self._settled(self._rollback),
             Snapshot(names["returned"], name="snapshot of what was rolled back to"),
             *self._forks,
-            self._load_world(),
+            *self._load_world(),
             *self._leg("left", task("run the left fork", start_from=names["left"], retry=1)),
-            self._load_world(),
+            *self._load_world(),
             *self._leg("right", task("run the right fork", start_from=names["right"], retry=2)),
-            self._load_world(),
+            *self._load_world(),
             *self._leg("replan", task(f"replan: {OTHER_TASKS[0]}", OTHER_TASKS[0], start_from=names["before"])),
             *(verb for pair in zip(self._cold, self._restores, strict=True) for verb in pair),
             *self._settled(self._reset),
@@ -155,8 +155,12 @@ class DemoTree:
             Wait(verb.name, self._recorder.unsettled, _SETTLE_LIMIT),
         ]
 
-    def _load_world(self) -> Behaviour:
-        return Order("load the world", "robot/load_world", self._recorder.note_world_change)
+    def _load_world(self) -> list[Behaviour]:
+        name = "load the world"
+        return [
+            Order(name, "robot/load_world", self._recorder.note_world_change),
+            Wait(name, self._recorder.unsettled, _SETTLE_LIMIT),
+        ]
 
     def _count_boundaries(self) -> None:
         """A leg commits two boundaries a chunk: one for its observation, one for the chunk."""
