@@ -44,7 +44,7 @@ class PolicyControl:
         self.epoch = 0
         self.running = False
         self.spent = True
-        self.reason = "no command_node yet"
+        self.reason = "not active yet"
         self.gate: msg.Gate | None = None
         self.opened = False
         self.head: Boundary | None = None
@@ -114,7 +114,9 @@ class PolicyControl:
             )
 
     def publish(self) -> None:
-        """Publish the state."""
+        """Publish the state, once command_node was heard: before that this epoch may be one that has been."""
+        if self.gate is None:
+            return
         head = self.head
         state = msg.PolicyState(
             stamp=self._node.get_clock().now().to_msg(),
@@ -153,10 +155,12 @@ class PolicyControl:
         first, self.gate = self.gate is None, gate
         if gate.epoch > self.epoch or (first and gate.epoch == self.epoch):
             was_running = self.running
-            self._raise_to(gate.epoch + 1, "taken over from command_node")
+            self._raise_to(gate.epoch + 1, self.reason if first else "taken over from command_node")
             if was_running:
                 self._on_epoch_lost(f"command_node went on to epoch {gate.epoch}")
             return
+        if first:
+            self.publish()
         if gate.epoch != self.epoch:
             return
         if self.running and self._disarmed(gate):
