@@ -11,7 +11,6 @@ from flashrt_ros.policy.loading import Policy, load_policy
 from flashrt_ros.tools import audit as audit_tool
 from flashrt_ros.tools.audit import audit
 
-
 KINDS = {
     "append": {"layout": "append"},
     "append, conditioned on all rows": {"layout": "append", "condition": "all", "condition_rows": 256},
