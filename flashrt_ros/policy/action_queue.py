@@ -76,7 +76,7 @@ def arrange_rows(
     if sorted(names) != sorted(joints):
         raise UnfitChunkError(Fault.JOINTS, f"joints {list(names)} are not the contract's {list(joints)}")
     flat = np.asarray(data, dtype=np.float64)
-    if flat.ndim != 1 or horizon < 1 or flat.size != horizon * len(joints):
+    if flat.size != horizon * len(joints):
         raise UnfitChunkError(Fault.SHAPE, f"{flat.size} values are not {horizon} rows of {len(joints)} joints")
     if not 0 <= start < horizon:
         raise UnfitChunkError(Fault.SHAPE, f"the first row to run, {start}, is not one of its {horizon} rows")

@@ -94,11 +94,11 @@ class Controller(ABC):
         if epoch < self.gate.epoch:
             self.dropped["state of an older epoch"] += 1
             return
-        before = self.gate.state
+        before, was_armed = self.gate.state, self.gate.armed
         raised = self.gate.adopt(epoch, running=running, step_limit=step_limit, reason=reason, now=self._now())
         if raised:
             self.steps = 0
-        if raised or (before.open and not self.gate.open):
+        if raised or (was_armed and not self.gate.armed):
             self._stop(was_open=before.open, raised=raised)
         if self.gate.state != before:
             self._output.gate(self.gate.state)
@@ -179,7 +179,6 @@ class Controller(ABC):
         self.gate.released = True
         self.gate.close("released: call ~/hold, then run again", self._now())
         self._forget_plan()
-        self._commanded = None
         self._output.gate(self.gate.state)
 
     # ---- what a pace adds ----
@@ -212,7 +211,7 @@ class Controller(ABC):
             trouble = self.joints.trouble(tick)
             if trouble:
                 self._close(f"joints: {trouble}", fault=True)
-        due = gate.armed and queue.staged is not None and self._replacement_is_due()
+        due = queue.staged is not None and self._replacement_is_due()
         if due and self._opens(tick) and not queue.replace():
             self.dropped["late: all its rows are past"] += 1
         row = queue.take(tick) if gate.open else None
@@ -292,4 +291,3 @@ class Controller(ABC):
         if self.joints.stamp > now:
             self.joints.clear()
         self._close(f"time: went back by {(before - now) / 1e9:.3f} s", fault=True)
-        self._commanded = None

@@ -95,7 +95,7 @@ class Gate:
             raise ValueError(f"epoch {epoch} is below {self.epoch}")
         raised = epoch > self.epoch
         self.epoch = epoch
-        if raised or (not running and (self.armed or self.open)):
+        if raised or (self.armed and not running):
             self.close(f"held: {reason}" if reason else "held", now)
         if raised or (running and not self.running):
             self._arm(running, step_limit)

@@ -54,7 +54,7 @@ class LockstepController(Controller):
         self._forget_plan()
         if was_open:
             self._holds.append(self._commanded)
-        elif raised:
+        elif raised and not self.gate.released:
             self._holds.append(None)
 
     def _time_went_back(self, before: int, now: int) -> None:
@@ -85,9 +85,7 @@ class LockstepController(Controller):
 
     def _wake(self) -> None:
         tick, measured = self._waiting, self.joints.positions
-        if tick is None or measured is None or self.joints.stamp < tick:
-            return
-        if self.gate.released or not self.gate.active:
+        if tick is None or measured is None or self.joints.stamp < tick or not self.gate.active:
             return
         if self._holds:
             held = self._holds.popleft()

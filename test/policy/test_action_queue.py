@@ -44,6 +44,7 @@ def test_columns_are_matched_by_name() -> None:
         ({"names": ["a", "b", "c"], "data": [0.0] * 6}, Fault.JOINTS),
         ({"horizon": 3}, Fault.SHAPE),
         ({"horizon": 0, "data": []}, Fault.SHAPE),
+        ({"start": -1}, Fault.SHAPE),
         ({"start": 2}, Fault.SHAPE),
         ({"dt": 2 * PERIOD}, Fault.RATE),
         ({"data": [1.0, 2.0, 3.0, float("nan")]}, Fault.NOT_FINITE),
@@ -117,5 +118,6 @@ def test_clear_forgets_chunks_and_history() -> None:
     run(queue, 0, 100)
     queue.stage(chunk(observation=0, chunk_id=2))
     queue.clear()
-    assert (queue.staged, queue.chunk_id, queue.remaining, queue.rows_run_since(0)) == (None, 0, 0, 0)
+    assert (queue.staged, queue.chunk_id, queue.cursor, queue.remaining) == (None, 0, 0, 0)
+    assert queue.rows_run_since(0) == 0
     assert run(queue, 200) == [None]

@@ -86,10 +86,19 @@ def test_an_epoch_arms_once_whatever_closed_it() -> None:
     assert gate.armed
 
 
-def test_a_repeated_running_leaves_an_open_gate_open() -> None:
+def test_a_state_that_is_published_again_changes_nothing() -> None:
     gate = opened()
-    runs(gate, 4)
-    assert gate.open
+    before = gate.state
+    runs(gate, 4, now=99)
+    assert gate.state == before
+    gate.close("hold", 50)
+    before = gate.state
+    runs(gate, 4, now=99)
+    assert gate.state == before
+    held(gate, 5)
+    before = gate.state
+    held(gate, 5, now=99)
+    assert gate.state == before
 
 
 def test_a_policy_that_runs_already_when_this_node_starts_does_not_arm_it() -> None:
@@ -134,4 +143,7 @@ def test_a_fault_is_remembered_until_the_next_epoch() -> None:
     assert gate.close("joints: stale", 50, fault=True)
     assert gate.fault
     held(gate, 5)
+    assert not gate.fault
+    gate.close("time: went back", 50, fault=True)
+    runs(gate, 5)
     assert not gate.fault

@@ -41,6 +41,13 @@ def test_an_unfit_message_is_refused_and_explains_the_staleness(
     assert says in joints.trouble(111)
 
 
+def test_only_the_newest_refusal_explains(joints: MeasuredJoints) -> None:
+    joints.update(["a"], [1.0], 10)
+    assert "'b' is missing" in joints.trouble(10)
+    joints.update(["a", "b"], [1.0, 2.0], 20)
+    assert "missing" not in joints.trouble(1000)
+
+
 def test_nan_in_a_joint_that_is_not_wanted_does_not_matter(joints: MeasuredJoints) -> None:
     assert joints.update(["x", "a", "b"], [float("nan"), 1.0, 2.0], 10)
 

@@ -210,9 +210,31 @@ def test_a_late_chunk_is_dropped_and_asked_for_again(world: World) -> None:
     assert world.record.requests[-1] > 4 * PERIOD
 
 
+def test_the_joints_of_the_instant_itself_are_held(world: World) -> None:
+    world.rig.hold_epoch(1)
+    world.settle()
+    world.rig.now, world.position = 3 * PERIOD, 0.2
+    world.controller.clock(world.rig.now)
+    world.rig.hold_epoch(2)
+    assert world.stamps() == [1]  # the joints of instant 3 have not come
+    world.rig.measure(world.position)
+    assert world.record.commands[-1] == (3 * PERIOD, [0.2, 0.0])
+
+
+def test_an_inactive_controller_sends_nothing_until_it_is_activated(world: World) -> None:
+    world.controller.deactivate()
+    world.rig.hold_epoch(1)
+    world.settle()
+    assert world.record.commands == []
+    world.controller.activate()
+    assert world.stamps() == [1]
+
+
 def test_a_repeated_instant_gets_the_same_command_again_only_while_it_may(world: World) -> None:
     world.rig.hold_epoch(1)
     world.settle()
+    world.show()
+    assert world.stamps() == [1]
     world.rig.run_epoch(1)
     world.rig.plan(0.0)
     world.show()
@@ -227,14 +249,26 @@ def test_a_repeated_instant_gets_the_same_command_again_only_while_it_may(world:
 
 def test_release_stops_time_and_hold_lets_one_instant_pass(world: World) -> None:
     open_at_two(world)
-    count = len(world.record.commands)
+    count, waiting = len(world.record.commands), world.rig.now
     world.controller.release()
     world.rig.hold_epoch(2)
     world.settle()
     assert len(world.record.commands) == count
     world.controller.hold()
+    assert world.record.commands[-1] == (waiting, [world.position, 0.0])
     world.settle()
-    assert len(world.record.commands) > count
+    assert len(world.record.commands) == count + 1
+
+
+def test_release_forgets_the_safety_actions_that_were_to_come(world: World) -> None:
+    world.rig.hold_epoch(1)
+    world.rig.hold_epoch(2)
+    world.controller.release()
+    world.settle()
+    assert world.record.commands == []
+    world.controller.hold()
+    world.settle()
+    assert world.stamps() == [1]
 
 
 def test_time_that_goes_back_is_a_world_that_began_anew(world: World) -> None:

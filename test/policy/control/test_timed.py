@@ -40,6 +40,7 @@ class Timed:
         self.rig.plan(0.0)
         self.tick()
         assert self.gate.open
+        assert self.record.gates[-1] == self.gate.state
 
     def token(self) -> str:
         return self.record.gates[-1].reason.partition(":")[0]
@@ -117,10 +118,46 @@ def test_a_raised_epoch_holds_the_last_command_at_once_and_is_echoed(robot: Time
     assert robot.record.ticks[-1].steps == 0
 
 
+def test_held_in_the_same_epoch_holds_and_forgets_the_plan_too(robot: Timed) -> None:
+    robot.start()
+    robot.rig.hold_epoch(1)
+    assert robot.record.targets == [0.0, 0.0]
+    robot.tick(2)
+    assert robot.record.ticks[-1].remaining == 0
+
+
+def test_held_before_the_first_row_forgets_the_chunk_that_waits(robot: Timed) -> None:
+    robot.rig.run_epoch(1)
+    robot.tick()
+    robot.rig.plan(0.0)
+    robot.rig.hold_epoch(1)
+    robot.tick(2)
+    assert robot.record.commands == []
+
+
+def test_a_new_epoch_asks_at_once_and_takes_chunk_ids_that_begin_anew(robot: Timed) -> None:
+    robot.start()
+    robot.tick(4)
+    assert robot.record.requests[-1] == robot.rig.now - 2 * PERIOD  # not answered
+    robot.rig.hold_epoch(2)
+    robot.rig.run_epoch(2)
+    robot.tick()
+    assert robot.record.requests[-1] == robot.rig.now
+    robot.rig.plan(0.0, chunk_id=1)
+    robot.tick()
+    assert robot.gate.open
+
+
 def test_a_raise_of_a_closed_gate_is_echoed_and_commands_nothing(robot: Timed) -> None:
     robot.rig.hold_epoch(2)
     assert robot.record.gates[-1].epoch == 2
     assert robot.record.commands == []
+    robot.start(2)
+    robot.rig.hold_epoch(3)
+    count = len(robot.record.commands)
+    robot.rig.hold_epoch(4)
+    assert robot.record.gates[-1].epoch == 4
+    assert len(robot.record.commands) == count
 
 
 def test_a_lower_epoch_changes_nothing_and_is_counted(robot: Timed) -> None:
@@ -273,6 +310,9 @@ def test_the_step_limit_closes_the_gate_after_that_many_rows(robot: Timed) -> No
     assert robot.record.targets == [0.0, 0.01, 0.02, 0.02]  # the last one is the safety action
     assert robot.token() == "step_limit"
     assert not robot.gate.fault
+    count = len(robot.record.gates)
+    robot.tick(2)
+    assert len(robot.record.gates) == count
     closing = robot.record.log.index(robot.record.gates[-1])
     assert any(
         getattr(entry, "steps", 0) == 3 for entry in robot.record.log[:closing]
@@ -328,8 +368,10 @@ def test_where_enable_is_required_nothing_runs_before_it(rig: Any) -> None:
 
 def test_hold_stops_and_the_next_epoch_moves_again(robot: Timed) -> None:
     robot.start()
+    robot.tick()
     assert robot.controller.hold() == ""
     assert (robot.gate.open, robot.token()) == (False, "hold")
+    assert robot.record.targets == [0.0, 0.01, 0.01]
     robot.rig.hold_epoch(2)
     robot.start(2)
 
@@ -347,6 +389,9 @@ def test_release_is_silence_until_hold(robot: Timed) -> None:
     robot.start()
     count = len(robot.record.commands)
     robot.controller.release()
+    assert (robot.record.gates[-1].open, robot.token()) == (False, "released")
+    robot.tick()
+    assert robot.record.ticks[-1].remaining == 0
     robot.rig.hold_epoch(2)
     robot.rig.run_epoch(2)
     robot.tick(3, a=0.5)
@@ -366,8 +411,13 @@ def test_deactivate_does_the_safety_action_and_activate_moves_nothing(robot: Tim
     assert len(robot.record.commands) == count + 1
     assert robot.token() == "inactive"
     robot.controller.activate()
+    assert robot.token() == "spent"  # of an epoch that still runs
     robot.rig.run_epoch(1)
     assert not robot.gate.armed
+    robot.rig.hold_epoch(2)
+    robot.controller.deactivate()
+    robot.controller.activate()
+    assert robot.token() == "held"
 
 
 def test_time_that_goes_back_closes_the_gate_and_the_next_epoch_runs(robot: Timed) -> None:
