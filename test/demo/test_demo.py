@@ -84,8 +84,8 @@ def test_two_at_once_hold_and_say_so(start: Start, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "module"), [(signal.SIGINT, "tiny_checkpoint"), (signal.SIGTERM, "policy_node")], ids=str
 )
-def test_a_signal_ends_every_process(start: Start, number: signal.Signals, module: str) -> None:
-    demo = start("--steps", 10_000)
+def test_a_signal_ends_every_process(start: Start, number: signal.Signals, module: str, tmp_path: Path) -> None:
+    demo = start("--steps", 10_000, "--output", tmp_path)
     nodes = until_there_is(module, demo)
     demo.send_signal(number)
     text, _ = demo.communicate(timeout=TIME_LIMIT)
@@ -94,8 +94,8 @@ def test_a_signal_ends_every_process(start: Start, number: signal.Signals, modul
     assert not any(Path(f"/proc/{pid}").exists() for pid in nodes)
 
 
-def test_a_node_that_dies_is_told_with_its_log(start: Start) -> None:
-    demo = start("--steps", 10_000)
+def test_a_node_that_dies_is_told_with_its_log(start: Start, tmp_path: Path) -> None:
+    demo = start("--steps", 10_000, "--output", tmp_path)
     nodes = until_there_is("policy_node", demo)
     (command,) = (pid for pid, line in nodes.items() if "command_node" in line)
     os.kill(command, signal.SIGKILL)
