@@ -1,0 +1,63 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What is answered while an inference of a second or more is in progress."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flashrt_ros.runtime.errors import ErrorCode
+
+
+@pytest.fixture
+def inferring(
+    arm: Any, client: Any, start_policy: Callable[..., Any], wait_for: Callable[..., Any], slow_checkpoint: Path
+) -> Any:
+    """A goal whose first inference has begun; no chunk has come."""
+    start_policy(autostart=True, checkpoint=slow_checkpoint)
+    wait_for(lambda: client.state() == "active", 60.0)
+    for service in ("snapshot", "list_capsules", "restore"):
+        client.call(service)  # so that every service has been found
+    arm.auto = False
+    run = client.run(instruction="lift the cup")
+    wait_for(lambda: arm.running)
+    arm.tick(infer=True)
+    wait_for(lambda: client.call("snapshot", name=f"look.{time.monotonic_ns()}").capsule.boundary_kind == "observe")
+    assert not arm.chunks
+    return run
+
+
+def test_snapshot_and_list_do_not_wait_for_it(arm: Any, client: Any, inferring: Any) -> None:
+    taken = []
+    for index in range(5):
+        began = time.monotonic()
+        assert client.call("snapshot", name=f"meanwhile.{index}").capsule.boundary_kind == "observe"
+        assert client.call("list_capsules").error_code == ErrorCode.NONE
+        taken.append(time.monotonic() - began)
+    assert not arm.chunks, "it was over too soon to be a test"
+    assert sorted(taken)[2] < 0.1
+
+
+def test_a_verb_cancels_it_and_its_chunk_never_comes(
+    arm: Any, client: Any, inferring: Any, wait_for: Callable[..., Any]
+) -> None:
+    epoch = arm.epoch
+    began = time.monotonic()
+    restored = client.send("restore", name="episode_start")
+    wait_for(lambda: arm.epoch == epoch + 1)
+    closed = time.monotonic() - began
+    assert client.answer(restored).error_code == ErrorCode.NONE
+    answered = time.monotonic() - began
+    assert inferring.result().reason == "restored"
+    assert closed < 0.1
+    assert answered < 0.3
+    assert client.run(step_limit=1).handle.accepted
+    arm.tick(infer=True)
+    chunk = arm.newest_chunk()
+    assert [chunk.epoch for chunk in arm.chunks] == [arm.epoch]
+    assert chunk.epoch > epoch
