@@ -83,7 +83,6 @@ def make_trainer(places: Places, options: argparse.Namespace) -> Trainer:
     """Read data and start, and the state of a training that was stopped."""
     name = options.device if options.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
     device = torch.device(name)
-    torch.set_float32_matmul_precision("high")
     config, weights = read_start(places.start, options.seed)
     builder = SequenceBuilder(config, read_encoder(places.start / "tokenizer.json"))
     dataset = load_dataset(places.demonstrations, options.shards, device)

@@ -30,7 +30,7 @@ def encode_images(w: Weights, c: VisionConfig, images: Tensor) -> Tensor:
     x = x.permute(0, 1, 4, 2, 5, 7, 3, 6).reshape(n, grid[0] * grid[1], -1)
     kernel = w["visual.patch_embed.proj.weight"].sum(dim=2).flatten(1)  # a still image fills every frame
     order = _merged_order(grid, c.merge, images.device)
-    x = F.linear(x, kernel, w["visual.patch_embed.proj.bias"]) + _positions(w, c, grid)[order]
+    x = F.linear(x, kernel, w["visual.patch_embed.proj.bias"]) + _positions(w, c, grid).index_select(0, order)
     cos, sin = _vision_rope(c, order, grid[1])
     for block in range(c.depth):
         x = _vision_block(w, c, f"visual.blocks.{block}.", x, cos, sin)
@@ -158,9 +158,8 @@ def delta_rule(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor) -> Tens
     decay = (total.unsqueeze(-1) - total.unsqueeze(-2)).masked_fill(future, float("-inf")).exp()
     weighted = beta.unsqueeze(-1) * k
     system = (weighted @ k.transpose(-1, -2)) * decay
-    right = torch.cat((beta.unsqueeze(-1) * v, weighted * grown), dim=-1)
-    solved = torch.linalg.solve_triangular(system.tril(-1), right, upper=False, unitriangular=True)
-    values, keys = solved.split((v.shape[-1], k.shape[-1]), dim=-1)
+    inverse = invert_unit_lower(system)
+    values, keys = inverse @ (beta.unsqueeze(-1) * v), inverse @ (weighted * grown)
     scores, grown_q = (q @ k.transpose(-1, -2)) * decay, q * grown
     left = (k * (total[..., -1:] - total).exp().unsqueeze(-1)).transpose(-1, -2)
     state = torch.zeros(*k.shape[:2], k.shape[-1], v.shape[-1], device=q.device)
@@ -170,6 +169,25 @@ def delta_rule(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor) -> Tens
         out.append(scores[:, :, chunk] @ new + grown_q[:, :, chunk] @ state)
         state = state * grown[:, :, chunk, -1:] + left[:, :, chunk] @ new
     return torch.stack(out, dim=2).flatten(2, 3)[:, :, :rows].transpose(1, 2)
+
+
+def invert_unit_lower(x: Tensor) -> Tensor:
+    """Invert I + strictly lower part of x [..., n, n], n a power of two, by blocks of doubling size.
+
+    [[A, 0], [C, B]]^-1 = [[A^-1, 0], [-B^-1 C A^-1, B^-1]]: as exact as substitution, in products that a CUDA graph
+    can capture.
+    """
+    n = x.shape[-1]
+    inverse = torch.ones(*x.shape[:-1], 1, 1, device=x.device)  # of the blocks of one row
+    size = 1
+    while size < n:
+        blocks = x.unflatten(-1, (-1, 2 * size)).unflatten(-3, (-1, 2 * size))
+        pairs = blocks.diagonal(dim1=-4, dim2=-2).movedim(-1, -3)
+        upper, lower = inverse[..., 0::2, :, :], inverse[..., 1::2, :, :]
+        corner = -(lower @ pairs[..., size:, :size] @ upper)
+        inverse = torch.cat((F.pad(upper, (0, size)), torch.cat((corner, lower), dim=-1)), dim=-2)
+        size *= 2
+    return inverse.squeeze(-3)
 
 
 def _chunks(x: Tensor) -> Tensor:

@@ -7,13 +7,14 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -22,6 +23,7 @@ from flashrt_ros.demo.dataset import Dataset
 from flashrt_ros.demo.train_model import Batch, LossWeights, Noise, TrainModel, total
 from flashrt_ros.policy.normalise import EPSILON
 
+LOSSES = ("flow", "text", "mtp")
 _BUCKETS = (4, 5, 6, 8, 10, 14)  # observations; contexts of a batch come from one bucket, padded alike
 _ROWS_UNIT = 64
 _STATE = "training.safetensors"
@@ -92,27 +94,23 @@ class Trainer:
         matrices = [w for w in self.weights.values() if w.dim() > 1]
         vectors = [w for w in self.weights.values() if w.dim() <= 1]
         groups = [{"params": matrices, "weight_decay": settings.decay}, {"params": vectors, "weight_decay": 0.0}]
-        self._optimizer = torch.optim.AdamW(groups, lr=settings.rate, betas=(0.9, 0.98))
-        counts = (dataset.sequences["first_rows"] >= 0).sum(dim=1).cpu().numpy()
-        self._buckets = [
-            np.flatnonzero((counts > low) & (counts <= high))
-            for low, high in zip((0, *_BUCKETS), _BUCKETS, strict=False)
-        ]
+        fused = device.type == "cuda"
+        self._optimizer = torch.optim.AdamW(groups, lr=settings.rate, betas=(0.9, 0.98), fused=fused)
+        self._buckets = _buckets(dataset)
+        self._graphs: dict[int, Callable[..., tuple[Tensor, ...]]] = {}
 
     def run_step(self) -> dict[str, float]:
         """Do the next step; returns its losses."""
         s = self.settings
         random = torch.Generator(self._device).manual_seed((s.seed << 32) + self.step)
-        batch = self.batch(self._draw())
+        number, chosen = self._draw()
+        batch = self.batch(chosen, *self._buckets[number][1:])
         for group in self._optimizer.param_groups:
             group["lr"] = s.rate * _schedule(self.step, s)
-        with torch.autocast(self._device.type, torch.bfloat16, enabled=self._device.type == "cuda"):
-            losses = self._model.losses(
-                self.weights, batch, self._augment(batch.images, random), self._noise(batch, random)
-            )
-            loss = total(losses, s.losses)
+        batch, noise = replace(batch, images=self._augment(batch.images, random)), self._noise(batch, random)
+        losses = dict(zip(LOSSES, self._losses(number, batch, noise), strict=True))
         self._optimizer.zero_grad()
-        loss.backward()
+        total(losses, s.losses).backward()
         norm = torch.nn.utils.clip_grad_norm_(self.weights.values(), s.clip)
         self._optimizer.step()
         keep = min(s.average, (1 + self.step) / (10 + self.step))
@@ -126,14 +124,11 @@ class Trainer:
         self.step += 1
         return entry
 
-    def batch(self, chosen: Tensor) -> Batch:
-        """Gather contexts by their numbers in the dataset."""
-        data, sequences = self._dataset, self._dataset.sequences
-        picked = {name: values[chosen] for name, values in sequences.items()}
-        rows = -int(-picked["rows"].max() // _ROWS_UNIT) * _ROWS_UNIT
-        observed, first_rows = picked["observed"].long(), picked["first_rows"].long()
-        count = int((observed >= 0).sum(dim=1).max())
-        observed, first_rows = observed[:, :count], first_rows[:, :count]
+    def batch(self, chosen: Tensor, observations: int, rows: int) -> Batch:
+        """Gather contexts by their numbers in the dataset, padded to a number of observations and of rows."""
+        data = self._dataset
+        picked = {name: values[chosen] for name, values in data.sequences.items()}
+        observed = picked["observed"][:, :observations].long()
         index = observed.clamp(min=0)
         return Batch(
             images=data.images[index],
@@ -143,9 +138,31 @@ class Trainer:
             image_rows=picked["image_rows"][:, :rows].long(),
             rope=picked["rope"][..., :rows].long(),
             labels=picked["labels"][:, :rows].long(),
-            first_rows=first_rows.clamp(min=0),
+            first_rows=picked["first_rows"][:, :observations].long().clamp(min=0),
             real=observed >= 0,
         )
+
+    def _losses(self, number: int, batch: Batch, noise: Noise) -> tuple[Tensor, ...]:
+        """The losses of a batch from bucket `number`; on CUDA as a graph, captured when a bucket comes up first."""
+        names = list(self.weights)
+        images, *inputs = (getattr(batch, item.name) for item in fields(Batch))
+        arguments = (images, *inputs, noise.actions, noise.time, *self.weights.values())
+
+        def compute(images: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+            whole = Batch(images, *rest[: len(inputs)])
+            drawn = Noise(*rest[len(inputs) : len(inputs) + 2])
+            weights = dict(zip(names, rest[len(inputs) + 2 :], strict=True))
+            with torch.autocast("cuda", torch.bfloat16, enabled=images.is_cuda, cache_enabled=False):
+                found = self._model.losses(weights, whole, drawn)
+            return tuple(found[name] for name in LOSSES)
+
+        if not images.is_cuda:
+            return compute(*arguments)
+        if number not in self._graphs:
+            samples = (*(x.clone() for x in arguments[: -len(names)]), *self.weights.values())
+            graphed: Any = torch.cuda.make_graphed_callables(compute, samples)
+            self._graphs[number] = graphed
+        return self._graphs[number](*arguments)
 
     def _normalised(self, part: str, values: Tensor) -> Tensor:
         mean, std = self._scale[part]
@@ -190,16 +207,17 @@ class Trainer:
                 self.averages[name].copy_(tensors[f"averages.{name}"])
                 keys = ("step", "exp_avg", "exp_avg_sq")
                 self._optimizer.state[w] = {key: tensors[f"optimizer.{key}.{name}"].clone() for key in keys}
-                self._optimizer.state[w]["step"] = self._optimizer.state[w]["step"].cpu()
         self.step, self.history = progress["step"], progress["history"]
         return True
 
-    def _draw(self) -> Tensor:
+    def _draw(self) -> tuple[int, Tensor]:
+        """The bucket of this step, and contexts of it."""
         random = np.random.default_rng((self.settings.seed, self.step))
-        sizes = np.array([len(bucket) for bucket in self._buckets], dtype=np.float64)
-        bucket = self._buckets[random.choice(len(sizes), p=sizes / sizes.sum())]
-        chosen = random.choice(bucket, min(self.settings.batch, len(bucket)), replace=False)
-        return torch.from_numpy(chosen).to(self._device)
+        sizes = np.array([len(members) for members, _, _ in self._buckets], dtype=np.float64)
+        number = int(random.choice(len(sizes), p=sizes / sizes.sum()))
+        members = self._buckets[number][0]
+        chosen = random.choice(members, min(self.settings.batch, len(members)), replace=False)
+        return number, torch.from_numpy(chosen).to(self._device)
 
     def _augment(self, images: Tensor, random: torch.Generator) -> Tensor:
         """Vary gain and tint of each context's images, and add noise to the pixels."""
@@ -221,6 +239,18 @@ class Trainer:
         half = torch.rand(shape, device=self._device, generator=random) < 0.5
         actions = torch.randn((*shape, horizon, joints), device=self._device, generator=random)
         return Noise(actions, torch.where(half, asked, drawn))
+
+
+def _buckets(dataset: Dataset) -> list[tuple[NDArray[np.int64], int, int]]:
+    """Members, observations and rows of each bucket that has members."""
+    counts = (dataset.sequences["first_rows"] >= 0).sum(dim=1).cpu().numpy()
+    rows = dataset.sequences["rows"].cpu().numpy()
+    found = []
+    for low, high in zip((0, *_BUCKETS), _BUCKETS, strict=False):
+        members = np.flatnonzero((counts > low) & (counts <= high))
+        if len(members):
+            found.append((members, high, -(-int(rows[members].max()) // _ROWS_UNIT) * _ROWS_UNIT))
+    return found
 
 
 def read_progress(folder: Path) -> dict[str, Any]:

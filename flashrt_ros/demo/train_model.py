@@ -24,7 +24,7 @@ class Batch:
     """Contexts of equal padded length.
 
     Attributes:
-        images: uint8 [batch, observations, views, height, width, 3].
+        images: [batch, observations, views, height, width, 3], in 0 .. 255.
         state: float32 [batch, observations, joints], normalised.
         actions: float32 [batch, observations, horizon, joints], normalised.
         tokens, image_rows, labels: int64 [batch, rows]; see Sequence.
@@ -57,7 +57,7 @@ class LossWeights:
     """What each loss counts."""
 
     flow: float = 1.0
-    text: float = 0.1
+    text: float = 0.2
     mtp: float = 0.05
 
 
@@ -68,16 +68,15 @@ class TrainModel:
         self.config = config
         self._rows = rows_to_observe
 
-    def condition(self, w: Weights, batch: Batch, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Run the backbone over `images` (those of the batch, float in 0 .. 255).
+    def condition(self, w: Weights, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """Run the backbone.
 
         Returns:
             embeddings and hidden states [batch, rows, hidden], and the hidden states of each observation's segment
             [batch, observations, rows of it, hidden].
         """
-        c = self.config
-        count = images.shape[0]
-        seen = encode_images(w, c.vision, images.flatten(0, 2)).view(count, -1, c.text.hidden_size)
+        c, images = self.config, batch.images
+        seen = encode_images(w, c.vision, images.flatten(0, 2).float()).view(len(images), -1, c.text.hidden_size)
         x = F.embedding(batch.tokens, w[_EMBEDDING])
         index = batch.image_rows.clamp(min=0).unsqueeze(-1).expand(-1, -1, c.text.hidden_size)
         x = torch.where((batch.image_rows >= 0).unsqueeze(-1), seen.float().gather(1, index), x)
@@ -86,22 +85,23 @@ class TrainModel:
         index = rows.flatten(1).unsqueeze(-1).expand(-1, -1, hidden.shape[-1])
         return x, hidden, hidden.gather(1, index).view(*rows.shape, -1)
 
-    def losses(self, w: Weights, batch: Batch, images: Tensor, noise: Noise) -> dict[str, Tensor]:
+    def losses(self, w: Weights, batch: Batch, noise: Noise) -> dict[str, Tensor]:
         """Flow-matching loss of all observations, and cross entropy of what is said, by lm_head and by MTP."""
         c = self.config
-        x, hidden, condition = self.condition(w, batch, images)
-        real = batch.real.flatten()
-        condition = condition.flatten(0, 1)[real]
-        proprio, actions = batch.state.flatten(0, 1)[real], batch.actions.flatten(0, 1)[real].unsqueeze(1)
-        start, time = noise.actions.flatten(0, 1)[real], noise.time.flatten(0, 1)[real]
+        x, hidden, condition = self.condition(w, batch)
+        target, time = batch.actions.flatten(0, 1).unsqueeze(1), noise.time.flatten(0, 1)
+        start = noise.actions.flatten(0, 1)
         step = (time * c.head.time_buckets).long()
         time = (step / c.head.time_buckets)[..., None, None]
-        found = velocity(w, c.head, condition, proprio, (1 - time) * start + time * actions, step)
+        mixed = (1 - time) * start + time * target
+        found = velocity(w, c.head, condition.flatten(0, 1), batch.state.flatten(0, 1), mixed, step)
+        errors = (found - (target - start)).square().mean(dim=(1, 2, 3))
+        real = batch.real.flatten()
         following = F.pad(x[:, 1:], (0, 0, 0, 1))
         further = F.pad(batch.labels[:, 1:], (0, 1), value=NOTHING)
         mtp = run_mtp(w, c.text, hidden, following, batch.rope)
         return {
-            "flow": F.mse_loss(found, actions - start),
+            "flow": (errors * real).sum() / real.sum(),
             "text": _said(w, hidden, batch.labels),
             "mtp": _said(w, mtp, further),
         }
@@ -117,9 +117,8 @@ class TrainModel:
 
 
 def _said(w: Weights, hidden: Tensor, labels: Tensor) -> Tensor:
-    rows = labels >= 0
-    logits = F.linear(hidden[rows], w[_EMBEDDING])
-    return F.cross_entropy(logits.float(), labels[rows])
+    logits = F.linear(hidden, w[_EMBEDDING])
+    return F.cross_entropy(logits.float().flatten(0, 1), labels.flatten(), ignore_index=NOTHING)
 
 
 def total(losses: Mapping[str, Tensor], weights: LossWeights) -> Tensor:
