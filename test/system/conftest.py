@@ -1,0 +1,362 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Both nodes in processes of their own, on a wall clock; robot and clients are the test's."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from array import array
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+VIEWS = ("front", "wrist")
+RATE = 10.0
+PERIOD = 1.0 / RATE
+PATIENCE = 30.0  # s; far beyond what anything here takes
+
+if importlib.util.find_spec("rclpy") is None:
+    collect_ignore_glob = ["test_*.py"]
+else:
+    import yaml
+    from diagnostic_msgs.msg import DiagnosticArray
+    from rclpy.action import ActionClient
+    from rclpy.context import Context
+    from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+    from rclpy.node import Node
+    from sensor_msgs.msg import Image, JointState
+
+    from flashrt_ros.models.tiny import JOINTS, write_tiny_checkpoint
+    from flashrt_ros.node import qos
+    from flashrt_ros.node.interfaces import action, msg, srv
+
+
+def until(condition: Callable[[], Any], what: object = "", timeout: float = PATIENCE) -> Any:
+    """Return the condition's first true value; fail where none comes in time."""
+    deadline = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            pytest.fail(f"waited {timeout} s in vain for {what() if callable(what) else what or condition}")
+        time.sleep(0.002)
+
+
+class Robot:
+    """An arm that is where its last command says, and two cameras.
+
+    Attributes:
+        shown: the inputs that are published; taking one out withholds it.
+        spoil: changes a message before it is published, by input.
+        commands: receive time (s of `time.time`) and positions of each.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.shown = {"state", *VIEWS}
+        self.spoil: dict[str, Callable[[Any], None]] = {}
+        self.positions = dict.fromkeys(JOINTS, 0.1)
+        self.commands: list[tuple[float, dict[str, float]]] = []
+        self._states = node.create_publisher(JointState, "joint_states", qos.input_qos("reliable"))
+        self._images = {
+            view: node.create_publisher(Image, f"camera/{view}/image_raw", qos.input_qos("reliable")) for view in VIEWS
+        }
+        node.create_subscription(JointState, "joint_command", self._on_command, qos.COMMAND)
+        node.create_timer(0.02, self._show_joints)
+        node.create_timer(0.04, self._show_images)
+
+    def _on_command(self, command: JointState) -> None:
+        self.positions = dict(zip(command.name, command.position, strict=True))
+        self.commands.append((time.time(), self.positions))
+
+    def _show_joints(self) -> None:
+        self._show("state", self._states, JointState(name=list(self.positions), position=list(self.positions.values())))
+
+    def _show_images(self) -> None:
+        for view, publisher in self._images.items():
+            pixels = np.full((96, 96, 3), 10 * len(view), np.uint8)
+            image = Image(height=96, width=96, step=288, encoding="rgb8", data=array("B", pixels.tobytes()))
+            self._show(view, publisher, image)
+
+    def _show(self, key: str, publisher: Any, message: Any) -> None:
+        if key in self.shown:
+            message.header.stamp = self.node.get_clock().now().to_msg()
+            self.spoil.get(key, lambda message: None)(message)
+            publisher.publish(message)
+
+
+class Run:
+    """A goal of a client."""
+
+    def __init__(self, client: ActionClient, goal: Any, spin: Callable[[Callable[[], Any]], Any]) -> None:
+        """`spin` calls on the thread that spins: rclpy loses an answer that comes before it has noted the goal."""
+        self._spin = spin
+        self._handle = self._answer(lambda: client.send_goal_async(goal), "the goal's acceptance")
+        self._end = spin(self._handle.get_result_async)
+
+    @property
+    def ended(self) -> bool:
+        return bool(self._end.done())
+
+    def result(self) -> Any:
+        until(self._end.done, "the goal's result")
+        return self._end.result().result
+
+    def cancel(self) -> None:
+        self._answer(self._handle.cancel_goal_async, "the answer to cancel")
+
+    def _answer(self, call: Callable[[], Any], what: str) -> Any:
+        future = self._spin(call)
+        until(future.done, what)
+        return future.result()
+
+
+class Client:
+    """Calls policy_node, and hears what both nodes say."""
+
+    def __init__(self, node: Node) -> None:
+        self.gates: list[msg.Gate] = []
+        self.ticks: list[msg.Executed] = []
+        self.chunks: list[msg.ActionChunk] = []
+        self.states: list[msg.PolicyState] = []
+        self._node = node
+        self._services: dict[str, Any] = {}
+        self._statuses: dict[str, dict[str, str]] = {}
+        self._runs = ActionClient(node, action.RunPolicy, "policy/run_policy")
+        self._chunks = node.create_publisher(msg.ActionChunk, "policy/action_chunk", qos.CHUNK)
+        node.create_subscription(msg.Gate, "command/gate", self.gates.append, qos.LATCHED)
+        node.create_subscription(msg.Executed, "command/executed", self.ticks.append, qos.EXECUTED)
+        node.create_subscription(msg.ActionChunk, "policy/action_chunk", self.chunks.append, qos.CHUNK)
+        node.create_subscription(msg.PolicyState, "policy/state", self.states.append, qos.LATCHED)
+        node.create_subscription(DiagnosticArray, "/diagnostics", self._on_report, qos.DIAGNOSTICS)
+
+    @property
+    def gate(self) -> msg.Gate:
+        """The newest."""
+        return self.gates[-1] if self.gates else msg.Gate()
+
+    @property
+    def state(self) -> msg.PolicyState:
+        """The newest."""
+        return self.states[-1] if self.states else msg.PolicyState()
+
+    def call(self, service: str, /, **fields: Any) -> Any:
+        """Call a service of policy_node, by its name, and return the response."""
+        client = self._service(service)
+        assert client.wait_for_service(PATIENCE), service
+        future = client.call_async(client.srv_type.Request(**fields))
+        until(future.done, f"the response of {service}")
+        return future.result()
+
+    def serves(self) -> bool:
+        """Whether an active policy_node answers soon: one that was killed still seems to be there for a while."""
+        future = self._service("list_capsules").call_async(srv.ListCapsules.Request())
+        deadline = time.monotonic() + 0.5
+        while not future.done() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return future.done() and future.result().error_code == 0
+
+    def run(self, **fields: Any) -> Run:
+        """Send a goal."""
+        assert self._runs.wait_for_server(PATIENCE)
+        return Run(self._runs, action.RunPolicy.Goal(**fields), self._spin)
+
+    def move(self, **fields: Any) -> Run:
+        """Send a goal and wait until it moves the arm."""
+        gates, ticks = len(self.gates), len(self.ticks)
+        run = self.run(**fields)
+        until(lambda: run.ended or any(gate.open for gate in self.gates[gates:]), lambda: f"an open gate: {self.gate}")
+        until(lambda: run.ended or any(tick.active for tick in self.ticks[ticks:]), "motion")
+        assert not run.ended, run.result()
+        return run
+
+    def digest(self, name: str) -> str:
+        """The sha256 of a new capsule of the live state."""
+        assert self.call("snapshot", name=name).error_code == 0
+
+        def listed() -> str:
+            return next(each.sha256 for each in self.call("list_capsules").capsules if each.name == name)
+
+        return str(until(listed, f"the digest of {name}"))
+
+    def publish_chunk(self, chunk: msg.ActionChunk) -> None:
+        """Publish a chunk as if it came from policy_node."""
+        self._chunks.publish(chunk)
+
+    def figure(self, status: str, key: str) -> str:
+        """A value of the newest diagnostics; empty: not there."""
+        return self._statuses.get(status, {}).get(key, "")
+
+    def _spin(self, call: Callable[[], Any]) -> Any:
+        """Make a call on the thread that spins."""
+        task = self._node.executor.create_task(call)
+        until(task.done, "the spinning thread")
+        return task.result()
+
+    def _service(self, name: str) -> Any:
+        if name not in self._services:
+            kind = getattr(srv, "".join(word.title() for word in name.split("_")))
+            self._services[name] = self._node.create_client(kind, f"policy/{name}")
+        return self._services[name]
+
+    def _on_report(self, report: DiagnosticArray) -> None:
+        for status in report.status:
+            self._statuses[status.name] = {pair.key: pair.value for pair in status.values}
+
+
+class NodeProcess:
+    """A node of this package."""
+
+    def __init__(self, module: str, log: Path, parameters: dict[str, object]) -> None:
+        self._log = log
+        settings = [word for name, value in parameters.items() for word in ("-p", f"{name}:={value}")]
+        with log.open("ab") as file:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", f"flashrt_ros.node.{module}", "--ros-args", *settings],
+                cwd=ROOT,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+            )
+
+    @property
+    def output(self) -> str:
+        """Everything that it printed."""
+        return self._log.read_text(errors="replace")
+
+    def kill(self) -> None:
+        """Kill it, and wait until it is gone."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+
+class Nodes:
+    """policy_node and command_node, and what to start them with."""
+
+    def __init__(self, folder: Path, client: Client, contract: Path, checkpoint: Path) -> None:
+        shared = {"autostart": "true", "contract": contract}
+        self._client = client
+        self._folder = folder
+        self._parameters: dict[str, dict[str, object]] = {
+            "command_node": shared,
+            "policy_node": {
+                **shared,
+                "checkpoint": checkpoint,
+                "capsule_folder": folder / "capsules",
+                "gate_timeout": 5.0,
+                "observation_timeout": 2.0,
+            },
+        }
+        self.started: dict[str, NodeProcess] = {}
+
+    def start(self, module: str) -> NodeProcess:
+        """Start a node, again where it was started before."""
+        log = self._folder / f"{module}.log"
+        self.started[module] = NodeProcess(module, log, self._parameters[module])
+        return self.started[module]
+
+    def start_both(self) -> None:
+        """Start both and wait until policy_node serves and command_node follows it."""
+        command, policy = self.start("command_node"), self.start("policy_node")
+        self.until_served(policy)
+        assert command.process.poll() is None, command.output
+
+    def until_served(self, policy: NodeProcess) -> None:
+        """Wait until a policy_node that was started is active and the gate of its epoch is closed."""
+
+        def answers() -> bool:
+            assert policy.process.poll() is None, policy.output
+            return self._client.serves()
+
+        until(answers, lambda: policy.output)
+        until(lambda: self._client.gate.epoch == self._client.state.epoch, "the gate to follow")
+
+    def end(self) -> None:
+        """Kill what still lives."""
+        for started in self.started.values():
+            if started.process.poll() is None:
+                started.kill()
+
+
+@pytest.fixture(name="until")
+def until_fixture() -> Callable[..., Any]:
+    """`until(condition, what, timeout)` returns the condition's first true value, or fails."""
+    return until
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A policy whose inference takes longer than a control period, in many short stages."""
+    folder = write_tiny_checkpoint(tmp_path_factory.mktemp("checkpoint"))
+    config = folder / "config.json"
+    values = json.loads(config.read_text())
+    values["framework"]["action_model"]["num_inference_timesteps"] = 32
+    config.write_text(json.dumps(values))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def contract(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo's, paced by a timer."""
+    values = yaml.safe_load((ROOT / "config" / "demo_contract.yaml").read_text())
+    del values["lockstep"]
+    values["action"] |= {"rate": RATE, "threshold": 10}
+    path = tmp_path_factory.mktemp("contract") / "contract.yaml"
+    path.write_text(yaml.safe_dump(values))
+    return path
+
+
+@pytest.fixture(scope="module")
+def spun() -> Iterator[Node]:
+    """A node of the test's own, spun by a thread."""
+    context = Context()
+    context.init()
+    node = Node("test", context=context)
+    executor = SingleThreadedExecutor(context=context)
+    executor.add_node(node)
+
+    def spin() -> None:
+        with contextlib.suppress(ExternalShutdownException):
+            executor.spin()
+
+    thread = threading.Thread(target=spin, daemon=True)
+    thread.start()
+    yield node
+    executor.shutdown()
+    thread.join(5.0)
+    node.destroy_node()
+    context.try_shutdown()
+
+
+@pytest.fixture(scope="module")
+def robot(spun: Node) -> Robot:
+    return Robot(spun)
+
+
+@pytest.fixture(scope="module")
+def client(spun: Node) -> Client:
+    return Client(spun)
+
+
+@pytest.fixture(scope="module")
+def nodes(
+    client: Client, robot: Robot, contract: Path, checkpoint: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Nodes]:
+    """Both nodes, active; the tests of a module share them."""
+    started = Nodes(tmp_path_factory.mktemp("nodes"), client, contract, checkpoint)
+    try:
+        started.start_both()
+        yield started
+    finally:
+        started.end()

@@ -1,0 +1,75 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""A node dies while the arm moves, and is started again as launch would."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+pytest.importorskip("flashrt_interfaces")
+
+from flashrt_interfaces.msg import PolicyState
+from flashrt_ros.node.stamps import to_nanoseconds
+from flashrt_ros.runtime.errors import ErrorCode
+
+HEARTBEAT_TIMEOUT = 0.5
+SLACK = 0.25  # s, of a busy machine
+
+
+def held_after(client: Any, robot: Any, until: Any, closed_at: float) -> None:
+    """The safety action alone follows a closed gate: the last command once more."""
+    ticks = len(client.ticks)
+    until(lambda: len(client.ticks) > ticks + 3, "some ticks")
+    sent = [positions for at, positions in robot.commands if at >= closed_at]
+    assert sent == [robot.commands[-2][1]]
+
+
+def test_a_killed_policy_node_leaves_a_held_arm_and_comes_back_at_its_newest_durable_boundary(
+    nodes: Any, client: Any, robot: Any, until: Any
+) -> None:
+    client.move(instruction="press the button that lit up", seed=5)
+    saved = client.call("snapshot", name="kept")
+    assert saved.error_code == ErrorCode.NONE
+    until(lambda: client.state.durable_boundary == saved.boundary, lambda: f"{saved.boundary} in {client.state}")
+    kept = next(each for each in client.call("list_capsules").capsules if each.name == "kept")
+    until(lambda: client.gate.open and client.ticks[-1].active, "motion")
+    states, epoch, killed = len(client.states), client.gate.epoch, time.time()
+    nodes.started["policy_node"].kill()
+    until(lambda: client.gate.reason.startswith("heartbeat"), lambda: f"a closed gate, not {client.gate}")
+    closed_at = to_nanoseconds(client.gate.closed_at) * 1e-9
+    assert closed_at - killed <= HEARTBEAT_TIMEOUT + SLACK
+    held_after(client, robot, until, closed_at)
+
+    commands = len(robot.commands)
+    nodes.until_served(nodes.start("policy_node"))
+    until(lambda: client.state.reason == "restored at the start", lambda: client.state)
+    assert client.state.state == PolicyState.HELD
+    assert all(state.epoch > epoch for state in client.states[states:])
+    until(lambda: client.gate.epoch == client.state.epoch, "the gate to follow")
+    assert client.state.boundary == client.state.durable_boundary == saved.boundary
+    assert client.state.position == saved.position
+    (found,) = client.call("list_capsules").capsules
+    assert (found.name, found.instruction) == ("kept", "press the button that lit up")
+    assert until(lambda: client.call("list_capsules").capsules[0].sha256, "its digest") == kept.sha256
+    assert len(robot.commands) == commands
+    client.move()
+    assert all(before.epoch <= after.epoch for before, after in pairwise(client.states))
+    assert all(before.epoch <= after.epoch for before, after in pairwise(client.gates))
+
+
+def test_a_killed_command_node_ends_the_goal_and_its_successor_runs_the_next_one(
+    nodes: Any, client: Any, robot: Any, until: Any
+) -> None:
+    run = client.move(instruction="press the button that lit up")
+    epoch = client.state.epoch
+    nodes.started["command_node"].kill()
+    result = run.result()
+    assert result.error_code == ErrorCode.GATE_TIMEOUT, result
+    nodes.start("command_node")
+    until(lambda: client.gate.epoch > epoch and not client.gate.open, "the gate of the new command_node")
+    client.move()
+    assert all(before.epoch <= after.epoch for before, after in pairwise(client.states))
