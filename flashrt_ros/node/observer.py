@@ -85,7 +85,8 @@ class Observer:
 def assemble(parts: Parts) -> Observation:
     """Convert the parts to what a session takes; on any thread. Its stamp is that of the oldest part."""
     images = {key: rgb_of(value) for key, (_, value) in parts.items() if key != STATE}
-    return Observation(images, parts[STATE][1], min(stamp for stamp, _ in parts.values()))
+    stamps = {key: stamp for key, (stamp, _) in parts.items()}
+    return Observation(images, parts[STATE][1], min(stamps.values()), stamps)
 
 
 def _nanoseconds(seconds: float) -> int:

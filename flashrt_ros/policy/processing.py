@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -25,11 +25,13 @@ class Observation:
         images: view name to uint8 [height, width, 3], RGB, any size.
         state: float64 [state_dim] in the order of the config's `state_names`; rad or m.
         stamp: ns, of the oldest part.
+        stamps: ns, of each part (a view's name, "state") where that is known.
     """
 
     images: Mapping[str, np.ndarray]
     state: np.ndarray
     stamp: int
+    stamps: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def measured(self) -> tuple[float, ...]:

@@ -145,6 +145,10 @@ class Session:
         """Fold a retry counter into the generator's key, so that the same view gives another chunk."""
         self._episode.apply(Rekey(retry=count))
 
+    def reseed(self, seed: int) -> None:
+        """Key the generator anew, to ask from the same boundary what other noise would have given."""
+        self._episode.apply(Rekey(seed=seed))
+
     def reset(self, instruction: str = "", seed: int | None = None) -> VerbReport:
         """Return to the start of the episode, or begin another instruction; None keeps the seed."""
         head = self._episode.require_head()
@@ -222,9 +226,9 @@ class Session:
             )
         return capsule, foreign
 
-    def check_rollback(self, steps: int) -> None:
-        """Raise what `rollback` refuses; on any thread."""
-        self._ancestor(steps)
+    def check_rollback(self, steps: int) -> Boundary:
+        """Where a rollback leads, or what it refuses; on any thread."""
+        return self._ancestor(steps).boundary
 
     def find(self, name: str) -> Capsule:
         """The capsule of this name; `episode_start` is that of the running episode."""

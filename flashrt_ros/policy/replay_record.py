@@ -1,0 +1,104 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The log that replay follows: what each verb and each input did to the execution state, in order."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+
+from flashrt_ros.policy.processing import Observation
+from flashrt_ros.policy.session import Chunk
+from flashrt_ros.runtime.capsule import Capsule
+from flashrt_ros.runtime.lineage import Boundary
+from flashrt_ros.runtime.manifest import Manifest, sha256
+
+STATE = "state"
+"""Key of the measured joints among the inputs; the others are the views."""
+
+VERBS = (
+    "begin",
+    "instruct",
+    "observe",
+    "act",
+    "executed",
+    "discard",
+    "retry",
+    "snapshot",
+    "restore",
+    "rollback",
+    "resume",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One part of an observation: its key in the contract, its stamp (ns), and the sha256 of its array."""
+
+    key: str
+    stamp: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The fields of BoundaryRecord; times in ns, and what a verb does not use is empty."""
+
+    verb: str
+    sequence: int = 0
+    stamp: int = 0
+    error_code: int = 0
+    boundary: str = ""
+    parent: str = ""
+    boundary_kind: str = ""
+    position: int = 0
+    instruction: str = ""
+    seed: int = 0
+    retry: int = 0
+    capsule: str = ""
+    mode: int = 0
+    steps: int = 0
+    act_index: int = 0
+    cursor: int = 0
+    inputs: tuple[Input, ...] = ()
+    output_sha256: str = ""
+    delay: int = 0
+    manifest: str = ""
+
+    @property
+    def self_contained(self) -> bool:
+        """Whether the state behind it depends on nothing before it, but at most on a capsule."""
+        return not self.error_code and self.verb in ("begin", "restore", "resume")
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A verb that was done: its record but for the hashes, and what they are taken of.
+
+    `head` is the boundary behind it. `capsule` is what a restore, snapshot or resume is about.
+    """
+
+    record: Record
+    head: Boundary | None
+    observation: Observation | None = None
+    chunk: Chunk | None = None
+    capsule: Capsule | None = None
+
+
+def inputs_of(observation: Observation) -> tuple[Input, ...]:
+    """Stamps and hashes of an observation's parts, the joints last."""
+    stamps = {key: observation.stamps.get(key, observation.stamp) for key in (*observation.images, STATE)}
+    views = [Input(key, stamps[key], array_sha256(image)) for key, image in observation.images.items()]
+    return (*views, Input(STATE, stamps[STATE], array_sha256(np.asarray(observation.state, np.float64))))
+
+
+def array_sha256(array: np.ndarray) -> str:
+    """Hex digest of an array's values in C order."""
+    return sha256(np.ascontiguousarray(array).data)
+
+
+def manifest_sha256(manifest: Manifest) -> str:
+    """Hex digest of a manifest; equal ones give equal bytes."""
+    return sha256(json.dumps(manifest, sort_keys=True).encode())

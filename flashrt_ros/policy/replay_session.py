@@ -1,0 +1,160 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""A session that tells what was done to it, in order, so that it can be done again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from flashrt_ros.policy.loading import Policy
+from flashrt_ros.policy.processing import Observation
+from flashrt_ros.policy.replay_record import Done, Record, manifest_sha256
+from flashrt_ros.policy.session import EPISODE_START, Chunk, Mode, Session, VerbReport
+from flashrt_ros.policy.store import CapsuleStore
+from flashrt_ros.runtime.capsule import Capsule
+from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+
+RESUME = "resume"
+
+
+class Listener(Protocol):
+    """Who is told; on the thread that uses the session."""
+
+    def done(self, done: Done) -> None:
+        """Take what was done, or what was refused; it must not wait for anything."""
+
+    def state_wanted(self) -> bool:
+        """Whether the state itself is wanted too, as a start from which the log can be followed."""
+
+
+@dataclass(slots=True)
+class _Result:
+    observation: Observation | None = None
+    chunk: Chunk | None = None
+    capsule: Capsule | None = None
+
+
+class RecordedSession(Session):
+    """Tells its listener of each verb once it is committed, and of those that failed.
+
+    A canceled verb left no trace, and none is told of it.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        store: CapsuleStore | None = None,
+        journal_bytes: int = 256 << 20,
+        between_stages: Callable[[], None] = lambda: None,
+        *,
+        listener: Listener,
+    ) -> None:
+        super().__init__(policy, store, journal_bytes, between_stages)
+        self._listener = listener
+        self._manifest = manifest_sha256(policy.manifest())
+        self._told = 0
+
+    def begin(self, instruction: str, seed: int = 0, retry: int = 0) -> VerbReport:
+        """As Session.begin; `reset` comes here too."""
+        with self._telling("begin", instruction=instruction, seed=seed, retry=retry) as result:
+            report = super().begin(instruction, seed, retry)
+            result.capsule = self.find(EPISODE_START)
+            return report
+
+    def instruct(self, instruction: str) -> VerbReport:
+        """As Session.instruct."""
+        with self._telling("instruct", instruction=instruction):
+            return super().instruct(instruction)
+
+    def observe(self, observation: Observation) -> VerbReport:
+        """As Session.observe."""
+        with self._telling("observe") as result:
+            result.observation = observation
+            return super().observe(observation)
+
+    def act(self) -> Chunk:
+        """As Session.act."""
+        with self._telling("act") as result:
+            result.chunk = super().act()
+            return result.chunk
+
+    def executed(self, act_index: int, cursor: int) -> None:
+        """As Session.executed; the moment in which a copy of the state delays nothing."""
+        with self._telling("executed", act_index=act_index, cursor=cursor):
+            super().executed(act_index, cursor)
+        self._resume_if_wanted()
+
+    def discard_plan(self) -> None:
+        """As Session.discard_plan."""
+        with self._telling("discard"):
+            super().discard_plan()
+        self._resume_if_wanted()
+
+    def retry(self, count: int) -> None:
+        """As Session.retry."""
+        with self._telling("retry", retry=count):
+            super().retry(count)
+
+    def snapshot(self, name: str, pinned: bool = False, label: str = "") -> VerbReport:
+        """As Session.snapshot; `fork` comes here too."""
+        with self._telling("snapshot", capsule=name) as result:
+            report = super().snapshot(name, pinned, label)
+            result.capsule = report.capsule
+            return report
+
+    def restore(self, name: str, mode: Mode = Mode.REOBSERVE, rebuild: bool = False) -> VerbReport:
+        """As Session.restore."""
+        with self._telling("restore", capsule=name, mode=int(mode)) as result:
+            report = super().restore(name, mode, rebuild)
+            result.capsule = report.capsule
+            return report
+
+    def rollback(self, steps: int, mode: Mode = Mode.REOBSERVE) -> VerbReport:
+        """As Session.rollback."""
+        with self._telling("rollback", steps=steps, mode=int(mode)):
+            report = super().rollback(steps, mode)
+        self._resume_if_wanted()
+        return report
+
+    def _resume_if_wanted(self) -> None:
+        if self.head is None or not self._listener.state_wanted():
+            return
+        with self._telling(RESUME) as result:
+            result.capsule = self._capsule(f"{RESUME}.{self._told + 1}", "")
+
+    @contextmanager
+    def _telling(self, verb: str, **said: Any) -> Iterator[_Result]:
+        began, result = time.perf_counter(), _Result()
+        try:
+            yield result
+        except FlashrtError as error:
+            if error.code is not ErrorCode.CANCELED:
+                self._tell(Record(verb, error_code=int(error.code), **said), result, began)
+            raise
+        self._tell(Record(verb, **said), result, began)
+
+    def _tell(self, record: Record, result: _Result, began: float) -> None:
+        self._told += 1
+        # What a snapshot holds is the committed boundary, also while a verb in progress has gone on from there.
+        head = result.capsule.boundary if record.verb == "snapshot" and result.capsule is not None else self.head
+        record = replace(
+            record,
+            sequence=self._told,
+            delay=round((time.perf_counter() - began) * 1e9),
+            capsule=result.capsule.name if result.capsule is not None else record.capsule,
+            act_index=result.chunk.act_index if result.chunk is not None else record.act_index,
+            manifest=self._manifest,
+        )
+        if head is not None:
+            record = replace(
+                record,
+                boundary=head.id,
+                parent=head.parent,
+                boundary_kind=head.kind,
+                position=head.cursors.get("position", 0),
+            )
+        self._listener.done(Done(record, head, result.observation, result.chunk, result.capsule))
