@@ -18,6 +18,22 @@ from typing import Any
 
 import pytest
 
+COMMAND_CONTRACT = """
+observation:
+  images: {front: {topic: image, type: sensor_msgs/msg/Image, qos: reliable, max_age: 0.3}}
+  state: {topic: joint_states, type: sensor_msgs/msg/JointState, joints: [a, b], max_age: 0.5}
+action:
+  joints: [a, b]
+  rate: 20.0
+  mode: absolute
+  limits: {position: {a: [-1.0, 1.0], b: [-1.0, 1.0]}, step: {a: 0.1, b: 0.1}}
+  start_tolerance: 0.15
+  threshold: 5
+  command: {topic: joint_command, type: sensor_msgs/msg/JointState}
+  safety: hold
+heartbeat_timeout: 0.5
+"""
+
 ROOT = Path(__file__).resolve().parents[2]
 
 if importlib.util.find_spec("rclpy") is None:
@@ -101,6 +117,14 @@ def start_node(tmp_path: Path) -> Iterator[Callable[..., NodeProcess]]:
     yield start
     for process in started:
         process.end()
+
+
+@pytest.fixture
+def contract(tmp_path: Path) -> Path:
+    """A contract of two joints at 20 Hz, which a test may change."""
+    file = tmp_path / "contract.yaml"
+    file.write_text(COMMAND_CONTRACT)
+    return file
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,6 @@ from builtin_interfaces.msg import Duration
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState
-from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool
 from std_srvs.srv import Trigger
@@ -30,21 +29,6 @@ JOINTS = ["a", "b"]
 PERIOD = 50_000_000
 HEARTBEAT_TIMEOUT = 0.5
 HORIZON = 10
-CONTRACT = """
-observation:
-  images: {front: {topic: image, type: sensor_msgs/msg/Image, qos: reliable, max_age: 0.3}}
-  state: {topic: joint_states, type: sensor_msgs/msg/JointState, joints: [a, b], max_age: 0.5}
-action:
-  joints: [a, b]
-  rate: 20.0
-  mode: absolute
-  limits: {position: {a: [-1.0, 1.0], b: [-1.0, 1.0]}, step: {a: 0.1, b: 0.1}}
-  start_tolerance: 0.15
-  threshold: 5
-  command: {topic: joint_command, type: sensor_msgs/msg/JointState}
-  safety: hold
-heartbeat_timeout: 0.5
-"""
 
 
 class World:
@@ -148,13 +132,6 @@ class World:
 
 
 @pytest.fixture
-def contract(tmp_path: Path) -> Path:
-    file = tmp_path / "contract.yaml"
-    file.write_text(CONTRACT)
-    return file
-
-
-@pytest.fixture
 def world(node: Any) -> World:
     return World(node)
 
@@ -165,7 +142,7 @@ def start(start_node: Any, world: World, contract: Path, wait_until: Any) -> Cal
 
     def begin(**parameters: object) -> Any:
         process = start_node(MODULE, **({"contract": contract, "autostart": True} | parameters))
-        wait_until(lambda: world.gate.reason == "held" or process.process.poll() is not None, what=process)
+        wait_until(lambda: world.gate.reason == "held" or process.process.poll() is not None, 30.0, "an active node")
         assert process.process.poll() is None, process.output
         world.hold(1)
         wait_until(lambda: world.gate.epoch == 1, what="the echo of epoch 1")
@@ -349,10 +326,11 @@ def test_the_epoch_survives_cleanup_and_a_failed_configure_can_be_tried_again(
     wait_until(lambda: world.gate.epoch == 7)
     for transition in (Transition.TRANSITION_DEACTIVATE, Transition.TRANSITION_CLEANUP):
         assert change(world, transition, wait_until)
-    contract.write_text(CONTRACT.replace("rate: 20.0", "rate: none"))
+    good = contract.read_text()
+    contract.write_text(good.replace("rate: 20.0", "rate: none"))
     assert not change(world, Transition.TRANSITION_CONFIGURE, wait_until)
     moving.says("contract.yaml:7: action.rate: expected a number")
-    contract.write_text(CONTRACT)
+    contract.write_text(good)
     world.gates.clear()
     world.epoch = 0
     for transition in (Transition.TRANSITION_CONFIGURE, Transition.TRANSITION_ACTIVATE):
@@ -365,7 +343,7 @@ def test_the_epoch_survives_cleanup_and_a_failed_configure_can_be_tried_again(
 
 
 def test_lockstep_without_simulated_time_is_refused(start_node: Any, contract: Path, context: None) -> None:
-    contract.write_text(CONTRACT + "lockstep: {apply_after: 2}\n")
+    contract.write_text(contract.read_text() + "lockstep: {apply_after: 2}\n")
     process = start_node(MODULE, contract=contract, autostart=True)
     process.says("asks for lockstep: set world to 'simulated'")
     process.signal(signal.SIGINT)
@@ -418,134 +396,3 @@ def test_a_signal_ends_the_node_well_in_every_state(
         closed_at = to_nanoseconds(world.gate.closed_at)
         wait_until(lambda: world.commands[-1][1] >= closed_at)
         assert [stamp >= closed_at for _, stamp, _ in world.commands].count(True) == 1  # one safety action
-
-
-class Lockstep:
-    """A robot in lockstep, and a policy that answers its first requests after a while."""
-
-    def __init__(self, node: Any, delay: float, answers: int = 1000) -> None:
-        self.node = node
-        self.stamp = 0
-        self.commands: dict[int, bytes] = {}
-        self.position = [0.0, 0.0]
-        self.gate = Gate()
-        self.beats = True
-        self._delay = delay
-        self._answers = answers
-        self._state = node.create_publisher(PolicyState, "policy/state", qos.LATCHED)
-        self._chunk = node.create_publisher(ActionChunk, "policy/action_chunk", qos.CHUNK)
-        self._beat = node.create_publisher(Heartbeat, "policy/heartbeat", qos.HEARTBEAT)
-        self._joints = node.create_publisher(JointState, "joint_states", 10)
-        self._clock = node.create_publisher(Clock, "/clock", 10)
-        self._chunks = 0
-        self._late: list[tuple[float, ActionChunk]] = []
-        self._entities = [
-            node.create_subscription(Gate, "command/gate", self._on_gate, qos.LATCHED),
-            node.create_subscription(Executed, "command/executed", self._on_executed, qos.EXECUTED),
-            node.create_subscription(JointState, "joint_command", self._on_command, qos.COMMAND),
-            node.create_timer(0.1, self._pulse),
-            node.create_timer(0.25, self.show),
-            node.create_timer(0.002, self._answer_late),
-        ]
-
-    def leave(self) -> None:
-        """Take everything of this world out of the node."""
-        for publisher in (self._state, self._chunk, self._beat, self._joints, self._clock):
-            self.node.destroy_publisher(publisher)
-        for subscription in self._entities[:3]:
-            self.node.destroy_subscription(subscription)
-        for timer in self._entities[3:]:
-            self.node.destroy_timer(timer)
-
-    def state(self, epoch: int, state: int, step_limit: int = 0) -> None:
-        self._state.publish(PolicyState(epoch=epoch, state=state, step_limit=step_limit))
-
-    def show(self) -> None:
-        """Show the newest instant, again where it was shown before."""
-        if self.stamp:
-            joints = JointState(name=JOINTS, position=self.position)
-            joints.header.stamp = from_nanoseconds(self.stamp)
-            self._joints.publish(joints)
-            self._clock.publish(Clock(clock=from_nanoseconds(self.stamp)))
-
-    def _pulse(self) -> None:
-        if self.beats:
-            self._beat.publish(Heartbeat())
-
-    def begin(self) -> None:
-        self.stamp = PERIOD
-        self.show()
-
-    def _on_gate(self, gate: Gate) -> None:
-        self.gate = gate
-
-    def _on_command(self, command: JointState) -> None:
-        if to_nanoseconds(command.header.stamp) != self.stamp:
-            return
-        self.commands[self.stamp] = command.position.tobytes()
-        self.position = list(command.position)
-        self.stamp += PERIOD
-        self.show()
-
-    def _on_executed(self, tick: Executed) -> None:
-        if tick.infer and self._chunks < self._answers:
-            self._chunks += 1
-            first = self.position[0] if self._chunks == 1 else 0.01 * self._chunks
-            chunk = ActionChunk(
-                observation_stamp=tick.stamp,
-                epoch=tick.epoch,
-                chunk_id=self._chunks,
-                joint_names=JOINTS[::-1],
-                horizon=HORIZON,
-                dt=Duration(nanosec=PERIOD),
-                data=[value for row in range(HORIZON) for value in (0.0, first + 0.003 * row)],
-            )
-            self._late.append((time.monotonic() + self._delay * (self._chunks % 3), chunk))
-
-    def _answer_late(self) -> None:
-        while self._late and self._late[0][0] <= time.monotonic():
-            self._chunk.publish(self._late.pop(0)[1])
-
-
-def episode(node: Any, start_node: Any, contract: Path, wait_until: Any, delay: float) -> dict[int, bytes]:
-    process = start_node(MODULE, contract=contract, autostart=True, world="simulated", use_sim_time=True)
-    world = Lockstep(node, delay)
-    wait_until(lambda: world.gate.reason == "held", what=process)
-    world.begin()
-    world.state(1, PolicyState.HELD)
-    wait_until(lambda: world.gate.epoch == 1 and len(world.commands) == 1)
-    world.state(1, PolicyState.RUNNING, step_limit=40)
-    wait_until(lambda: world.gate.reason == "step_limit" and len(world.commands) == 42, timeout=30.0)
-    process.signal(signal.SIGINT)
-    assert process.wait() == 0
-    world.leave()
-    return world.commands
-
-
-def test_in_lockstep_the_same_chunks_give_the_same_commands_however_late_they_come(
-    node: Any, start_node: Any, contract: Path, wait_until: Any
-) -> None:
-    contract.write_text(CONTRACT + "lockstep: {apply_after: 2}\n")
-    prompt = episode(node, start_node, contract, wait_until, delay=0.0)
-    slow = episode(node, start_node, contract, wait_until, delay=0.03)
-    assert len(prompt) == 42
-    assert prompt == slow
-
-
-def test_in_lockstep_a_tick_that_waits_for_a_dead_policy_ends_in_the_safety_action(
-    node: Any, start_node: Any, contract: Path, wait_until: Any
-) -> None:
-    contract.write_text(CONTRACT + "lockstep: {apply_after: 2}\n")
-    start_node(MODULE, contract=contract, autostart=True, world="simulated", use_sim_time=True)
-    world = Lockstep(node, delay=0.0, answers=1)
-    wait_until(lambda: world.gate.reason == "held")
-    world.begin()
-    world.state(1, PolicyState.HELD)
-    wait_until(lambda: len(world.commands) == 1)
-    world.state(1, PolicyState.RUNNING)
-    wait_until(lambda: len(world.commands) == 7)  # rows 0 to 5; the chunk asked for at row 4 is due at row 6
-    waiting = world.stamp
-    world.beats = False
-    wait_until(lambda: world.gate.reason.startswith("heartbeat"))
-    wait_until(lambda: waiting in world.commands)
-    assert world.commands[waiting] == world.commands[waiting - PERIOD]

@@ -11,7 +11,36 @@ from flashrt_ros.policy.contract import Contract, load_contract
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 DEMO = Path(__file__).resolve().parents[2] / "config" / "demo_contract.yaml"
-TEXT = DEMO.read_text()
+TEXT = """\
+observation:
+  images:
+    front: {topic: camera/front/image_raw, type: sensor_msgs/msg/Image, qos: reliable, max_age: 0.3}
+    wrist: {topic: camera/wrist/image_raw, type: sensor_msgs/msg/Image, qos: sensor_data, max_age: 0.3}
+  state:
+    topic: joint_states
+    type: sensor_msgs/msg/JointState
+    joints: [shoulder_pan, shoulder_lift, elbow]
+    max_age: 0.3
+action:
+  joints: [shoulder_pan, shoulder_lift, elbow]
+  rate: 10.0
+  mode: delta
+  limits:
+    position:
+      shoulder_pan: [-1.6, 1.6]
+      shoulder_lift: [-0.9, 1.4]
+      elbow: [0.0, 2.5]
+    step:
+      shoulder_pan: 0.1
+      shoulder_lift: 0.1
+      elbow: 0.15
+  start_tolerance: 0.2
+  threshold: 4
+  command: {topic: joint_command, type: sensor_msgs/msg/JointState}
+  safety: hold
+heartbeat_timeout: 0.5
+lockstep: {apply_after: 2}
+"""
 
 
 def load(tmp_path: Path, text: str) -> Contract:
@@ -20,15 +49,28 @@ def load(tmp_path: Path, text: str) -> Contract:
     return load_contract(file)
 
 
-def test_the_demo_contract_is_read_as_written() -> None:
-    contract = load_contract(DEMO)
-    action = contract.action
-    assert [source.key for source in contract.observation.images] == ["front", "wrist"]
-    assert action.joints == ("shoulder_pan", "shoulder_lift", "elbow", "wrist_pitch", "wrist_roll", "gripper")
-    assert (action.limits.low[2], action.limits.high[2], action.limits.step[4]) == (0.0, 2.5, 0.15)
-    assert action.period == 100_000_000
+def test_a_contract_is_read_as_written(tmp_path: Path) -> None:
+    contract = load(tmp_path, TEXT)
+    state, action = contract.observation.state, contract.action
+    assert [(source.key, source.qos) for source in contract.observation.images] == [
+        ("front", "reliable"),
+        ("wrist", "sensor_data"),
+    ]
+    assert (state.topic, state.qos, state.max_age) == ("joint_states", "reliable", 0.3)
+    assert action.joints == state.joints == ("shoulder_pan", "shoulder_lift", "elbow")
+    assert (action.limits.low, action.limits.high) == ((-1.6, -0.9, 0.0), (1.6, 1.4, 2.5))
+    assert action.limits.step == (0.1, 0.1, 0.15)
+    assert (action.mode, action.period, action.start_tolerance, action.threshold) == ("delta", 100_000_000, 0.2, 4)
+    assert (action.command.topic, action.safety, contract.heartbeat_timeout) == ("joint_command", "hold", 0.5)
     assert contract.lockstep is not None
     assert contract.lockstep.apply_after == 2
+
+
+def test_the_demo_contract_is_good() -> None:
+    contract = load_contract(DEMO)
+    assert [source.key for source in contract.observation.images] == ["front", "wrist"]
+    assert len(contract.action.joints) == 6
+    assert contract.lockstep is not None
 
 
 def test_without_lockstep_it_is_for_a_real_robot(tmp_path: Path) -> None:
@@ -44,7 +86,7 @@ def test_limits_follow_the_order_of_the_joints_and_not_of_the_file(tmp_path: Pat
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("threshold: 4 ", "treshold: 4 ", ["action", "'threshold' is missing"]),
+        ("threshold: 4", "treshold: 4", ["action", "'threshold' is missing"]),
         ("safety: hold", "safety: hold\n  extra: 1", ["action.extra", "is not a key"]),
         ("  safety: hold", "  safety: zero", ["action.safety", "'zero'", "hold"]),
         ("rate: 10.0", "rate: fast", ["action.rate", "expected a number", "'fast'"]),
@@ -53,14 +95,14 @@ def test_limits_follow_the_order_of_the_joints_and_not_of_the_file(tmp_path: Pat
         ("rate: 10.0", "rate: 1e1", ["action.rate", "expected a number", "1.0e-3"]),
         ("rate: 10.0", "rate: true", ["action.rate", "expected a number"]),
         ("rate: 10.0", "rate: !!int ten", ["action.rate", "no number"]),
-        ("threshold: 4 ", "threshold: 4.5 ", ["action.threshold", "whole number"]),
+        ("threshold: 4", "threshold: 4.5", ["action.threshold", "whole number"]),
         ("apply_after: 2", "apply_after: 0", ["lockstep.apply_after", "at least 1"]),
-        ("mode: delta ", "mode: relative ", ["action.mode", "'relative'", "delta, absolute"]),
+        ("mode: delta", "mode: relative", ["action.mode", "'relative'", "delta, absolute"]),
         ("elbow: [0.0, 2.5]", "elbow: [2.5, 2.5]", ["action.limits.position.elbow", "not below"]),
         ("elbow: [0.0, 2.5]", "elbow: [0.0]", ["action.limits.position.elbow", "[low, high]"]),
         ("elbow: [0.0, 2.5]", "elbo: [0.0, 2.5]", ["action.limits.position.elbo", "not in action.joints"]),
-        ("      elbow: 0.1\n", "", ["action.limits.step", "'elbow'", "missing"]),
-        ("      elbow: 0.1\n", "      elbow: 0.1\n      elbow: 0.2\n", ["action.limits.step.elbow", "twice"]),
+        ("      elbow: 0.15\n", "", ["action.limits.step", "'elbow'", "missing"]),
+        ("      elbow: 0.15\n", "      elbow: 0.15\n      elbow: 0.2\n", ["action.limits.step.elbow", "twice"]),
         (
             "type: sensor_msgs/msg/Image, qos: reliable, max_age: 0.3}\n    w",
             "type: x/Image}\n    w",
@@ -118,6 +160,6 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_the_fingerprint_sees_values_and_not_layout(tmp_path: Path) -> None:
-    demo = load_contract(DEMO).fingerprint()
-    assert load(tmp_path, "# moved\n" + TEXT).fingerprint() == demo
-    assert load(tmp_path, TEXT.replace("elbow: [0.0, 2.5]", "elbow: [0.0, 2.4]")).fingerprint() != demo
+    before = load(tmp_path, TEXT).fingerprint()
+    assert load(tmp_path, "# moved\n" + TEXT).fingerprint() == before
+    assert load(tmp_path, TEXT.replace("elbow: [0.0, 2.5]", "elbow: [0.0, 2.4]")).fingerprint() != before
