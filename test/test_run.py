@@ -37,8 +37,9 @@ def bare(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """Call a checkout's run, without an installed ROS."""
-    clean = {name: value for name, value in os.environ.items() if name not in ("ROS_DISTRO", "PYTHONPATH")}
+    """Call a checkout's run, without an installed ROS and what its caller has chosen."""
+    chosen = ("ROS_DISTRO", "PYTHONPATH", "FLASHRT_PYTHON", "FLASHRT_TORCH")
+    clean = {name: value for name, value in os.environ.items() if name not in chosen}
     return subprocess.run(
         [folder / "run", *arguments],
         env=clean | env,
