@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from rclpy.duration import Duration
@@ -55,7 +54,8 @@ class PolicyControl:
         self._on_closed = on_closed
         self._on_epoch_lost = on_epoch_lost
         self._waiting: list[Future] = []
-        self._heard = time.monotonic()
+        self.silence = 0.0
+        """Seconds of this run without a heartbeat of command_node, as far as this executor was there to hear it."""
         self._state = node.create_publisher(msg.PolicyState, "~/state", qos.LATCHED)
         self._beat = node.create_publisher(msg.Heartbeat, "~/heartbeat", qos.HEARTBEAT)
         self._sequence = 0
@@ -72,11 +72,6 @@ class PolicyControl:
         """Whether commands go to a shadow topic."""
         return self.gate is not None and self.gate.dry_run
 
-    @property
-    def silence(self) -> float:
-        """Seconds since command_node's last heartbeat, or since the start."""
-        return time.monotonic() - self._heard
-
     def hold(self, reason: str) -> None:
         """Raise the epoch and ask for a closed gate."""
         self._raise_to(self.epoch + 1, reason)
@@ -92,6 +87,7 @@ class PolicyControl:
             raise ValueError(f"epoch {self.epoch} has run already")
         self.running, self.spent, self.opened, self.reason = True, True, False, ""
         self._step_limit = step_limit
+        self.silence = 0.0
         self.publish()
 
     async def closed(self, timeout: float) -> None:
@@ -178,7 +174,7 @@ class PolicyControl:
         return _token(gate) not in (_ARMED if self.opened else (*_ARMED, "joints"))
 
     def _on_heartbeat(self, heartbeat: msg.Heartbeat) -> None:
-        self._heard = time.monotonic()
+        self.silence = 0.0
 
 
 def _token(gate: msg.Gate) -> str:

@@ -215,6 +215,7 @@ class PolicyNode(AsyncManagedNode):
         stalled = mind.device.stalled_for()
         if stalled > deadline:
             self._end_broken(f"a stage has been running for {stalled:.1f} s, {deadline:g} s are allowed")
+        self._control.silence += _WATCH_PERIOD
         if self._runs.run is not None:
             self._runs.run.watch(mind, self._control)
 
