@@ -16,6 +16,7 @@ from builtin_interfaces.msg import Duration
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState
+from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool
 from std_srvs.srv import Trigger
@@ -27,6 +28,7 @@ from flashrt_ros.node.stamps import from_nanoseconds, to_nanoseconds
 MODULE = "flashrt_ros.node.command_node"
 JOINTS = ["a", "b"]
 PERIOD = 50_000_000
+SECOND = 1_000_000_000
 HEARTBEAT_TIMEOUT = 0.5
 HORIZON = 10
 
@@ -42,6 +44,8 @@ class World:
         """(receive time in s, stamp in ns, positions)"""
         self.dry: list[Any] = []
         self.statuses: dict[str, DiagnosticStatus] = {}
+        self.simulated = 0
+        """The time of a simulated clock, ns; 0: there is none."""
         self.answers = True
         self.beats = True
         self.moves = True
@@ -65,7 +69,18 @@ class World:
         ]
 
     def now(self) -> int:
-        return int(self.node.get_clock().now().nanoseconds)
+        return self.simulated or int(self.node.get_clock().now().nanoseconds)
+
+    def simulate_time(self, start: int) -> None:
+        """Publish a clock that begins at `start` ns and runs at half the speed of this machine's."""
+        self.simulated = start
+        clock = self.node.create_publisher(Clock, "/clock", qos.CLOCK)
+
+        def advance() -> None:
+            self.simulated += 5_000_000
+            clock.publish(Clock(clock=from_nanoseconds(self.simulated)))
+
+        self._entities.append(self.node.create_timer(0.01, advance))
 
     def state(self, epoch: int, state: int, step_limit: int = 0) -> None:
         self.epoch = epoch
@@ -300,6 +315,24 @@ def test_stale_joints_close_the_gate(moving: Any, world: World, wait_until: Any)
     world.moves = False
     wait_until(lambda: world.reason() == "joints")
     wait_until(lambda: world.status("gate").level == DiagnosticStatus.ERROR)
+
+
+def test_ticks_follow_simulated_time_and_the_node_survives_its_going_back(
+    start: Any, world: World, wait_until: Any
+) -> None:
+    world.simulate_time(1000 * SECOND)
+    start(use_sim_time=True)
+    world.run(1)
+    wait_until(lambda: len(world.commands) > 10)
+    times, stamps = [entry[0] for entry in world.commands], [entry[1] for entry in world.commands]
+    assert stamps[10] - stamps[0] == pytest.approx(10 * PERIOD, rel=0.2)
+    assert times[10] - times[0] == pytest.approx(2 * 10 * PERIOD * 1e-9, rel=0.3)
+    world.simulated -= 10 * SECOND
+    wait_until(lambda: world.reason() == "time")
+    world.hold(2)
+    wait_until(lambda: world.gate.epoch == 2)
+    world.run(2)
+    wait_until(lambda: world.gate.open)
 
 
 def test_a_stopped_command_node_runs_no_old_action_when_it_goes_on(moving: Any, world: World, wait_until: Any) -> None:
