@@ -17,9 +17,9 @@ from flashrt_ros.node.device_thread import DeviceThread
 from flashrt_ros.node.executor_bridge import ExecutorBridge
 from flashrt_ros.node.inference_times import InferenceTimes
 from flashrt_ros.node.interfaces import msg
-from flashrt_ros.node.observation_buffer import Parts
 from flashrt_ros.node.observer import Observer, assemble
 from flashrt_ros.node.stamps import to_nanoseconds
+from flashrt_ros.policy.observation_buffer import Parts
 from flashrt_ros.policy.session import Chunk, Session
 from flashrt_ros.runtime.errors import FlashrtError
 
@@ -168,13 +168,14 @@ class Inference:
     def _finish(self, epoch: int, began: float, done: concurrent.futures.Future[Inferred]) -> None:
         self._computing = None
         error = None if done.cancelled() else done.exception()
-        if epoch != self._epoch:
-            self.dropped["older epoch"] += error is None and not done.cancelled()
-        elif isinstance(error, FlashrtError):
-            self._on_failure(error)
-        elif error is None:
+        finished = error is None and not done.cancelled()
+        if epoch == self._epoch and finished:
             self.times.add(time.monotonic() - began)
             self._send(done.result())
+        elif epoch == self._epoch and isinstance(error, FlashrtError):
+            self._on_failure(error)
+        elif finished:
+            self.dropped["older epoch"] += 1
         self._tell_session()
         idle, self._idle = self._idle, []
         for future in idle:

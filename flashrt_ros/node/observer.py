@@ -13,10 +13,10 @@ from rclpy.node import Node
 from sensor_msgs.msg import Image, JointState
 
 from flashrt_ros.node import qos
-from flashrt_ros.node.observation_buffer import ObservationBuffer, Part, Parts
-from flashrt_ros.node.observation_messages import checked_image, positions_of, rgb_of
 from flashrt_ros.node.stamps import to_nanoseconds
 from flashrt_ros.policy.contract import Contract, ImageSource, StateSource
+from flashrt_ros.policy.observation_buffer import ObservationBuffer, Part, Parts
+from flashrt_ros.policy.observation_messages import checked_image, positions_of, rgb_of
 from flashrt_ros.policy.processing import Observation
 from flashrt_ros.runtime.errors import FlashrtError
 

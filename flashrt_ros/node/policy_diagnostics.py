@@ -14,8 +14,8 @@ from rclpy.node import Node
 
 from flashrt_ros.node import qos
 from flashrt_ros.node.mind import Mind
-from flashrt_ros.node.observation_buffer import Part
 from flashrt_ros.node.policy_control import PolicyControl
+from flashrt_ros.policy.observation_buffer import Part
 
 
 class PolicyDiagnostics:

@@ -1,14 +1,14 @@
 # Copyright 2026 the flashrt_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Images and joint states, checked, as arrays."""
+"""Images and joint states, checked, as arrays: of sensor_msgs as ROS has them, or as a bag's reader makes them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sensor_msgs.msg import Image, JointState
 
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
@@ -20,6 +20,26 @@ _CHANNELS: dict[str, tuple[int, tuple[int, int, int]]] = {
     "mono8": (1, (0, 0, 0)),
 }
 """Encoding to bytes a pixel, and where red, green and blue stand in it."""
+
+
+class ImageMessage(Protocol):
+    """What sensor_msgs/msg/Image has."""
+
+    height: int
+    width: int
+    encoding: str
+    step: int
+    data: Any
+
+
+class JointMessage(Protocol):
+    """What sensor_msgs/msg/JointState has."""
+
+    name: Sequence[str]
+    position: Any
+
+
+Image = TypeVar("Image", bound=ImageMessage)
 
 
 def checked_image(image: Image) -> Image:
@@ -40,7 +60,7 @@ def checked_image(image: Image) -> Image:
     return image
 
 
-def rgb_of(image: Image) -> NDArray[np.uint8]:
+def rgb_of(image: ImageMessage) -> NDArray[np.uint8]:
     """Return the pixels of an image that was checked, uint8 [height, width, 3] in RGB.
 
     Rows may be padded (`step`); alpha is dropped.
@@ -51,7 +71,7 @@ def rgb_of(image: Image) -> NDArray[np.uint8]:
     return np.stack([pixels[:, :, channel] for channel in order], axis=2)
 
 
-def positions_of(state: JointState, joints: Sequence[str]) -> NDArray[np.float64]:
+def positions_of(state: JointMessage, joints: Sequence[str]) -> NDArray[np.float64]:
     """Return the positions of `joints` in their order, selected by name; other joints may be there too.
 
     Raises:
