@@ -29,11 +29,15 @@ _CHUNKS_IN_USE = 3
 
 @dataclass(frozen=True, slots=True)
 class Inferred:
-    """A chunk and the stamp (ns) of the observation that it answers; `exact`: re-instated, not computed now."""
+    """A chunk and the stamp (ns) of the observation that it answers.
+
+    `exact`: re-instated, not computed now. `note`: what happened besides, as the session says it.
+    """
 
     chunk: Chunk
     observation_stamp: int
     exact: bool = False
+    note: str = ""
 
 
 class Inference:
@@ -162,8 +166,8 @@ class Inference:
     def _compute(self, parts: Parts) -> Inferred:
         """Run on the device thread."""
         observation = assemble(parts)
-        self._session.observe(observation)
-        return Inferred(self._session.act(), observation.stamp)
+        note = self._session.observe(observation).note
+        return Inferred(self._session.act(), observation.stamp, note=note)
 
     def _finish(self, epoch: int, began: float, done: concurrent.futures.Future[Inferred]) -> None:
         self._computing = None

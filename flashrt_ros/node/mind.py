@@ -13,8 +13,11 @@ from flashrt_ros.node.observer import Observer
 from flashrt_ros.policy.contract import Contract
 from flashrt_ros.policy.loading import Policy
 from flashrt_ros.policy.session import Session
+from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 from flashrt_ros.runtime.lineage import Boundary
 from flashrt_ros.runtime.live import not_begun
+
+_CHARACTERS_A_TOKEN = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,11 @@ class Mind:
 
     def check_instruction(self, instruction: str) -> None:
         """Raise BAD_INSTRUCTION for one that the policy cannot take."""
+        limit = _CHARACTERS_A_TOKEN * self.policy.model.config.max_instruction_tokens
+        if len(instruction) > limit:  # counting its tokens would keep the executor for long
+            raise FlashrtError(
+                ErrorCode.BAD_INSTRUCTION, f"the instruction has {len(instruction)} characters, {limit} are allowed"
+            )
         self.policy.processor.instruction(instruction)
 
     def deviation(self, measured: tuple[float, ...]) -> float:

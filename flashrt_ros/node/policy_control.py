@@ -25,8 +25,7 @@ class PolicyControl:
     """Asks command_node to close and to arm the gate, by epoch.
 
     An epoch runs once: RUNNING spends it, and what moves the robot next needs a newer one. Epochs only grow: each
-    `hold` raises it, and so does a command_node that has seen a higher one from another policy_node, or from this one
-    before it was started again.
+    `hold` raises it, and so does a command_node that has seen one at least as high before this node was started.
     """
 
     def __init__(
@@ -141,6 +140,14 @@ class PolicyControl:
         self.epoch, self.running, self.spent, self.opened, self.reason = epoch, False, False, False, reason
         self.publish()
 
+    def _lose(self, epoch: int) -> None:
+        """Give way to another policy_node that has raised the epoch; raising it in turn would never end."""
+        was_running = self.running
+        self.epoch, self.running, self.spent, self.opened = epoch, False, True, False
+        self.reason = "another policy_node took over"
+        if was_running:
+            self._on_epoch_lost(f"command_node went on to epoch {epoch}")
+
     def _is_closed(self) -> bool:
         gate = self.gate
         if gate is None or gate.epoch != self.epoch or gate.open:
@@ -149,14 +156,13 @@ class PolicyControl:
 
     def _on_gate(self, gate: msg.Gate) -> None:
         first, self.gate = self.gate is None, gate
-        if gate.epoch > self.epoch or (first and gate.epoch == self.epoch):
-            was_running = self.running
-            self._raise_to(gate.epoch + 1, self.reason if first else "taken over from command_node")
-            if was_running:
-                self._on_epoch_lost(f"command_node went on to epoch {gate.epoch}")
+        if first and gate.epoch >= self.epoch:
+            self._raise_to(gate.epoch + 1, self.reason)
             return
         if first:
             self.publish()
+        if gate.epoch > self.epoch:
+            self._lose(gate.epoch)
         if gate.epoch != self.epoch:
             return
         if self.running and self._disarmed(gate):

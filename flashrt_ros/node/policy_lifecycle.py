@@ -21,7 +21,7 @@ from flashrt_ros.node.executor_bridge import ExecutorBridge
 from flashrt_ros.node.inference import Inference, Inferred
 from flashrt_ros.node.interfaces import msg
 from flashrt_ros.node.mind import Mind
-from flashrt_ros.node.mind_setup import Loaded, load, restore_newest
+from flashrt_ros.node.mind_setup import Loaded, load, resume
 from flashrt_ros.node.motion import Motion
 from flashrt_ros.node.observer import Observer
 from flashrt_ros.node.policy_control import PolicyControl
@@ -86,11 +86,11 @@ class PolicyNode(AsyncManagedNode):
         loaded = await device.run(lambda: load(settings, contract, device, logger.info))
         keeper = CapsuleKeeper(self._bridge, loaded.policy, loaded.session.store, loaded.writer, self._on_durable)
         self._keeper = keeper
+        loaded.session.on_head = keeper.follow
         if settings.restore_on_start:
-            restored = await restore_newest(loaded.session, device, keeper, logger.warning)
+            restored = await resume(loaded.session, device, keeper, logger.info, logger.warning)
             if restored is not None:
                 self._control.head, self._control.durable_boundary = restored, restored.id
-                logger.info(f"restored boundary {restored.id}: {restored.instruction!r}")
         self._mind = self._assemble(contract, loaded, device, keeper)
         gc.collect()
         gc.freeze()  # what loading has made stays: looking through it again would take longer than a verb may
@@ -139,6 +139,7 @@ class PolicyNode(AsyncManagedNode):
         if not self._close():
             self._end_broken("the stage in progress does not end")
         gc.unfreeze()
+        gc.collect()
 
     def finish(self) -> None:
         """Close the gate where it may be open, and end; also in the middle of configuring."""
@@ -203,6 +204,8 @@ class PolicyNode(AsyncManagedNode):
         self._chunks.publish(chunk_message(mind, inferred, epoch=self._control.epoch, chunk_id=self._chunk_id, now=now))
         self._control.head = inferred.chunk.boundary
         self._control.publish()
+        if inferred.note:
+            self.get_logger().info(inferred.note)
         return self._chunk_id
 
     # ---- time ----

@@ -86,10 +86,12 @@ class RunPolicy:
             started = await self._start(mind, handle.request, run)
             end = await self._finish(mind, run, await run.ended)
         except FlashrtError as error:
+            self._node.get_logger().warning(f"goal refused: {error.code.name}: {error}")
             return fill_error(action.RunPolicy.Result(reason="refused"), error)
         finally:
             del self._runs[key]
         head = self._control.head
+        self._node.get_logger().info(f"goal ended after {run.steps} steps: {end.reason} {end.message}".rstrip())
         return action.RunPolicy.Result(
             error_code=int(end.code),
             error_msg=end.message,
@@ -113,13 +115,14 @@ class RunPolicy:
             control.head = started.head
             if started.began is not None:
                 mind.keeper.keep(started.began)
-            if self._mind() is not mind or control.epoch != epoch:
+            if self._mind() is not mind or control.epoch != epoch or control.spent:
                 raise FlashrtError(ErrorCode.CANCELED, f"before it ran, the gate was closed: {control.reason}")
             if run.end is None:
                 self.run = run
                 mind.inference.start(epoch, lambda: control.closed_at, started.reinstated)
                 control.run(goal.step_limit)
                 run.running()
+                self._node.get_logger().info(f"goal runs from boundary {started.head.id}: {started.head.instruction!r}")
         return started
 
     async def _finish(self, mind: Mind, run: PolicyRun, end: End) -> End:

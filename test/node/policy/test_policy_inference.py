@@ -67,8 +67,9 @@ class Bench:
         self._jobs.append((job, future))
         return future
 
-    def _observe(self, observation: Any) -> None:
+    def _observe(self, observation: Any) -> Any:
         self.done.append(("observe", observation.stamp))
+        return SimpleNamespace(note="")
 
     def _act(self) -> Any:
         if self.error is not None:

@@ -1,0 +1,114 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The policy's side of the gate's protocol, without topics."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from flashrt_ros.node.interfaces import msg
+from flashrt_ros.node.policy_control import PolicyControl
+
+
+class Wire:
+    """A node whose topics end here."""
+
+    def __init__(self) -> None:
+        self.states: list[msg.PolicyState] = []
+        self.closed: list[str] = []
+        self.lost: list[str] = []
+        self.callbacks: dict[str, Any] = {}
+        clock = SimpleNamespace(now=lambda: SimpleNamespace(to_msg=lambda: msg.PolicyState().stamp))
+        node = SimpleNamespace(
+            create_publisher=lambda kind, topic, profile: SimpleNamespace(publish=self.states.append),
+            create_subscription=lambda kind, topic, callback, profile: self.callbacks.update({topic: callback}),
+            get_clock=lambda: clock,
+        )
+        bridge = SimpleNamespace(resolve=lambda future: future.set_result(None))
+        self.control = PolicyControl(node, bridge, self.closed.append, self.lost.append)  # type: ignore[arg-type]
+
+    def gate(self, epoch: int, reason: str = "held", is_open: bool = False) -> None:
+        self.callbacks["command/gate"](msg.Gate(epoch=epoch, open=is_open, reason=reason))
+
+    def is_closed(self) -> bool:
+        """Whether a verb would go on."""
+        try:
+            self.control.closed(1.0).send(None)
+        except StopIteration:
+            return True
+        except AttributeError:  # it would have waited, and there is nothing here to wait with
+            return False
+        return False
+
+
+@pytest.fixture
+def wire() -> Wire:
+    """A node that has heard of a gate at epoch 41, and runs at epoch 42."""
+    made = Wire()
+    made.gate(41)
+    made.control.run(step_limit=5)
+    return made
+
+
+def test_the_first_epoch_is_one_above_the_gate_s_and_nothing_is_said_before() -> None:
+    wire = Wire()
+    wire.control.hold("no goal yet")
+    assert wire.states == []
+    wire.gate(41)
+    assert [(state.epoch, state.state, state.reason) for state in wire.states] == [(42, 0, "no goal yet")]
+    assert not wire.control.spent
+
+
+def test_running_spends_the_epoch(wire: Wire) -> None:
+    assert (wire.states[-1].epoch, wire.states[-1].state, wire.states[-1].step_limit) == (42, 1, 5)
+    with pytest.raises(ValueError, match="42"):
+        wire.control.run(step_limit=5)
+    wire.control.hold("restored")
+    assert (wire.states[-1].epoch, wire.states[-1].state, wire.states[-1].step_limit) == (43, 0, 0)
+    wire.control.run(step_limit=0)
+
+
+@pytest.mark.parametrize("reason", ["held: no goal yet", "waiting: for the first chunk", "joints: none yet"])
+def test_a_gate_that_is_going_to_open_ends_nothing(wire: Wire, reason: str) -> None:
+    wire.gate(42, reason)
+    assert wire.closed == []
+
+
+@pytest.mark.parametrize("reason", ["joints: too old", "disabled", "step_limit", "start_tolerance: far"])
+def test_a_gate_that_was_open_and_closes_ends_the_run(wire: Wire, reason: str) -> None:
+    wire.gate(42, "", is_open=True)
+    wire.gate(42, reason)
+    assert wire.closed == [reason]
+
+
+def test_gates_of_older_epochs_mean_nothing(wire: Wire) -> None:
+    wire.gate(41, "disabled")
+    wire.gate(0, "inactive")
+    assert (wire.closed, wire.control.epoch) == ([], 42)
+    wire.control.hold("restored")
+    wire.gate(42, "held")
+    assert not wire.is_closed()
+    wire.gate(43, "held")
+    assert wire.is_closed()
+
+
+def test_behind_a_run_only_a_reason_to_close_counts_as_closed(wire: Wire) -> None:
+    wire.gate(42, "waiting: for the first chunk")
+    wire.control.opened = True
+    wire.control.rest("step_limit")
+    assert not wire.is_closed()
+    wire.gate(42, "step_limit")
+    assert wire.is_closed()
+
+
+def test_another_policy_node_is_given_way_to_without_a_race_of_epochs(wire: Wire) -> None:
+    said = len(wire.states)
+    wire.gate(50, "held")
+    assert len(wire.lost) == 1
+    assert (wire.control.epoch, wire.control.running, wire.control.spent) == (50, False, True)
+    assert len(wire.states) == said
+    wire.control.hold("starting")
+    assert wire.states[-1].epoch == 51

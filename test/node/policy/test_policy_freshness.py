@@ -1,0 +1,68 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""On a wall clock: only what is whole, fresh and newer than the closed gate is acted on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flashrt_ros.node.stamps import to_nanoseconds
+from flashrt_ros.runtime.errors import ErrorCode
+
+
+@pytest.fixture
+def running(
+    arm: Any, client: Any, start_policy: Callable[..., Any], wait_for: Callable[..., Any], timed_contract: Path
+) -> Any:
+    """A goal that waits for its first observation."""
+    start_policy(autostart=True, contract=timed_contract, observation_timeout=1.0)
+    wait_for(lambda: client.state() == "active", 40.0)
+    arm.auto, arm.stamp = False, time.time_ns()
+    run = client.run(instruction="lift the cup")
+    wait_for(lambda: arm.running)
+    return run
+
+
+def test_a_fresh_observation_is_acted_on(arm: Any, running: Any, wait_for: Callable[..., Any]) -> None:
+    def show_now() -> bool:
+        arm.stamp = time.time_ns()
+        arm.tick(infer=True)
+        time.sleep(0.05)
+        return bool(arm.chunks)
+
+    wait_for(show_now, what="a chunk")
+    assert to_nanoseconds(arm.chunks[0].observation_stamp) > arm.closed_at
+
+
+@pytest.mark.parametrize(
+    ("age", "absent", "named"),
+    [
+        (1_000_000_000, set(), "front (camera/front/image_raw): is "),
+        (-1_000_000_000, set(), "s in the future"),
+        (0, {"state"}, "state (joint_states): nothing"),
+    ],
+    ids=["frozen", "future", "no joints"],
+)
+def test_what_is_not_fresh_or_not_whole_is_named_and_never_acted_on(
+    arm: Any, running: Any, wait_for: Callable[..., Any], age: int, absent: set[str], named: str
+) -> None:
+    arm.absent = absent
+
+    def show() -> bool:
+        arm.stamp = time.time_ns() - age
+        arm.show(arm.stamp)
+        arm.report(arm.stamp, active=False, infer=True)
+        time.sleep(0.05)
+        return running.done()
+
+    arm.closed_at = 0
+    arm.say("waiting: for the first chunk")
+    wait_for(show, what="the end of the goal")
+    assert running.result().error_code == ErrorCode.BAD_OBSERVATION
+    assert named in running.result().error_msg
+    assert not arm.chunks
