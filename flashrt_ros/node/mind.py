@@ -10,6 +10,7 @@ from flashrt_ros.node.capsule_keeper import CapsuleKeeper
 from flashrt_ros.node.device_thread import DeviceThread
 from flashrt_ros.node.inference import Inference
 from flashrt_ros.node.observer import Observer
+from flashrt_ros.node.recorder import Recorder
 from flashrt_ros.policy.contract import Contract
 from flashrt_ros.policy.loading import Policy
 from flashrt_ros.policy.session import Session
@@ -31,6 +32,7 @@ class Mind:
     keeper: CapsuleKeeper
     observer: Observer
     inference: Inference
+    recorder: Recorder
 
     def check_begun(self) -> None:
         """Raise NOT_BEGUN before the first episode."""

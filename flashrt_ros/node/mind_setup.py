@@ -12,6 +12,7 @@ from flashrt_ros.node.device_thread import DeviceThread
 from flashrt_ros.node.policy_parameters import Settings
 from flashrt_ros.policy.contract import Contract
 from flashrt_ros.policy.loading import Policy, Progress, load_policy
+from flashrt_ros.policy.replay_session import Listener, RecordedSession
 from flashrt_ros.policy.session import Session
 from flashrt_ros.policy.store import CapsuleStore
 from flashrt_ros.policy.writer import CapsuleWriter
@@ -28,8 +29,12 @@ class Loaded:
     writer: CapsuleWriter
 
 
-def load(settings: Settings, contract: Contract, device: DeviceThread, progress: Progress) -> Loaded:
+def load(
+    settings: Settings, contract: Contract, device: DeviceThread, listener: Listener, progress: Progress
+) -> Loaded:
     """Load the policy and take the capsule folder; on the device thread, which owns what it loads.
+
+    `listener` is told of all that is done to the session.
 
     Raises:
         FlashrtError: BAD_CHECKPOINT; BAD_CONTRACT, they do not fit each other; STORAGE; CANCELED.
@@ -42,7 +47,7 @@ def load(settings: Settings, contract: Contract, device: DeviceThread, progress:
     policy = load_policy(settings.checkpoint, settings.device, settings.threads, step)
     check_fit(contract, policy)
     store = CapsuleStore(settings.capsule_budget)
-    session = Session(policy, store, settings.journal_budget, device.between_stages)
+    session = RecordedSession(policy, store, settings.journal_budget, device.between_stages, listener=listener)
     writer = CapsuleWriter(
         settings.folder, settings.folder_limit, policy.plan.buffers, policy.manifest(), store.is_pinned
     )

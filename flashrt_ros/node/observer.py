@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from rclpy.node import Node
+from rclpy.serialization import deserialize_message
 from sensor_msgs.msg import Image, JointState
 
 from flashrt_ros.node import qos
@@ -26,7 +27,14 @@ STATE = "state"
 class Observer:
     """Cameras and joints of a contract. A bad message is counted and named; it never ends a callback."""
 
-    def __init__(self, node: Node, contract: Contract, joints: Sequence[str], on_update: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        node: Node,
+        contract: Contract,
+        joints: Sequence[str],
+        on_update: Callable[[], None],
+        keep: Callable[[str, bytes], None],
+    ) -> None:
         """Subscribe.
 
         Args:
@@ -34,12 +42,14 @@ class Observer:
             contract: what is observed.
             joints: the state's joints in the order that the policy takes them.
             on_update: called after each message.
+            keep: gets topic and serialised message of all that comes.
         """
         self.measured: tuple[float, ...] | None = None
         """The newest joints, in the order of `joints`; `clear` does not touch them."""
         self._node = node
         self._joints = tuple(joints)
         self._on_update = on_update
+        self._keep = keep
         observed = contract.observation
         state = Part(STATE, observed.state.topic, _nanoseconds(observed.state.max_age))
         images = [Part(image.key, image.topic, _nanoseconds(image.max_age)) for image in observed.images]
@@ -61,7 +71,12 @@ class Observer:
             self._node.destroy_subscription(subscription)
 
     def _subscribe(self, kind: type, source: ImageSource | StateSource, callback: Callable[[Any], None]) -> Any:
-        return self._node.create_subscription(kind, source.topic, callback, qos.input_qos(source.qos))
+        def take(raw: bytes) -> None:
+            self._keep(subscription.topic_name, raw)
+            callback(deserialize_message(raw, kind))
+
+        subscription = self._node.create_subscription(kind, source.topic, take, qos.input_qos(source.qos), raw=True)
+        return subscription
 
     def _take_image(self, key: str) -> Callable[[Image], None]:
         return lambda image: self._add(key, image, lambda: checked_image(image))

@@ -18,6 +18,7 @@ from flashrt_ros.node.capsule_keeper import CapsuleKeeper
 from flashrt_ros.node.capsule_services import CapsuleServices
 from flashrt_ros.node.device_thread import DeviceThread
 from flashrt_ros.node.executor_bridge import ExecutorBridge
+from flashrt_ros.node.incident import Situation
 from flashrt_ros.node.inference import Inference, Inferred
 from flashrt_ros.node.interfaces import msg
 from flashrt_ros.node.mind import Mind
@@ -27,7 +28,11 @@ from flashrt_ros.node.observer import Observer
 from flashrt_ros.node.policy_control import PolicyControl
 from flashrt_ros.node.policy_diagnostics import PolicyDiagnostics
 from flashrt_ros.node.policy_messages import chunk_message
-from flashrt_ros.node.policy_parameters import PARAMETERS, capsule_folder, read_settings
+from flashrt_ros.node.policy_parameters import PARAMETERS, capsule_folder, read_settings, recorder_settings
+from flashrt_ros.node.policy_run import End
+from flashrt_ros.node.recorder import Recorder
+from flashrt_ros.node.recorder_service import serve_recorder
+from flashrt_ros.node.recorder_topics import recorded_topics
 from flashrt_ros.node.request_log import RequestLog
 from flashrt_ros.node.run_policy import RunPolicy
 from flashrt_ros.node.verbs import Verbs
@@ -51,6 +56,7 @@ class PolicyNode(AsyncManagedNode):
         self._serving = False
         self._device: DeviceThread | None = None
         self._keeper: CapsuleKeeper | None = None
+        self._recorder: Recorder | None = None
         self._chunk_id = 0
         self._bridge = ExecutorBridge(self)
         self._control = PolicyControl(self, self._bridge, self._on_gate_closed, self._on_epoch_lost)
@@ -67,7 +73,10 @@ class PolicyNode(AsyncManagedNode):
         self._verbs = Verbs(self, log, self._control, self._motion, self._active_mind)
         CapsuleServices(self, log, capsule_folder(self), self._active_mind)
         patience = self.get_parameter("observation_timeout").value
-        self._runs = RunPolicy(self, self._bridge, log, self._control, self._motion, self._active_mind, patience)
+        self._runs = RunPolicy(
+            self, self._bridge, log, self._control, self._motion, self._active_mind, patience, self._on_aborted
+        )
+        serve_recorder(self, log, self._bridge, self._active_mind)
         self._chunks = self.create_publisher(msg.ActionChunk, "~/action_chunk", qos.CHUNK)
         self._diagnostics = PolicyDiagnostics(self, self._control)
         self.create_subscription(msg.Executed, "command/executed", self._on_executed, qos.EXECUTED)
@@ -83,7 +92,9 @@ class PolicyNode(AsyncManagedNode):
         contract = load_contract(settings.contract)
         device = self._device = DeviceThread(self._bridge, self._end_broken)
         logger = self.get_logger()
-        loaded = await device.run(lambda: load(settings, contract, device, logger.info))
+        topics = recorded_topics(contract)
+        recorder = self._recorder = Recorder(self, contract, topics, recorder_settings(self), self._situation)
+        loaded = await device.run(lambda: load(settings, contract, device, recorder, logger.info))
         keeper = CapsuleKeeper(self._bridge, loaded.policy, loaded.session.store, loaded.writer, self._on_durable)
         self._keeper = keeper
         loaded.session.on_head = keeper.follow
@@ -91,18 +102,20 @@ class PolicyNode(AsyncManagedNode):
             restored = await resume(loaded.session, device, keeper, logger.info, logger.warning)
             if restored is not None:
                 self._control.head, self._control.durable_boundary = restored, restored.id
-        self._mind = self._assemble(contract, loaded, device, keeper)
+        self._mind = self._assemble(contract, loaded, device, keeper, recorder)
         gc.collect()
         gc.freeze()  # what loading has made stays: looking through it again would take longer than a verb may
 
-    def _assemble(self, contract: Contract, loaded: Loaded, device: DeviceThread, keeper: CapsuleKeeper) -> Mind:
+    def _assemble(
+        self, contract: Contract, loaded: Loaded, device: DeviceThread, keeper: CapsuleKeeper, recorder: Recorder
+    ) -> Mind:
         def publish(inferred: Inferred) -> int:
             return self._publish_chunk(inferred)
 
         def came() -> None:
             inference.try_now()
 
-        observer = Observer(self, contract, loaded.policy.model.config.state_names, came)
+        observer = Observer(self, contract, loaded.policy.model.config.state_names, came, recorder.observed)
         inference = Inference(
             self._bridge,
             device,
@@ -112,7 +125,7 @@ class PolicyNode(AsyncManagedNode):
             self._on_inference_failed,
             contract.lockstep is not None,
         )
-        return Mind(contract, loaded.policy, loaded.session, device, keeper, observer, inference)
+        return Mind(contract, loaded.policy, loaded.session, device, keeper, observer, inference, recorder)
 
     async def activate(self) -> None:
         """Serve, and be held until a goal comes."""
@@ -155,6 +168,9 @@ class PolicyNode(AsyncManagedNode):
         """Write what waits and end the threads. False: the device thread is in a stage that does not end."""
         device, self._device = self._device, None
         ended = device is None or device.close(_CLOSE_TIMEOUT)
+        recorder, self._recorder = self._recorder, None
+        if recorder is not None:
+            recorder.close(_CLOSE_TIMEOUT)
         keeper, self._keeper = self._keeper, None
         if keeper is not None and not keeper.close(_CLOSE_TIMEOUT):
             self.get_logger().warning("the newest capsules could not be written in time")
@@ -192,6 +208,23 @@ class PolicyNode(AsyncManagedNode):
         self.get_logger().error(f"inference failed: {error.code.name}: {error}")
         if self._runs.run is not None:
             self._runs.run.fail(error)
+
+    def _on_aborted(self, end: End) -> None:
+        if self._recorder is not None:
+            self._recorder.trigger(f"goal aborted: {end.reason}: {end.message}")
+
+    def _situation(self) -> Situation:
+        mind = self._active_mind()
+        state = "running" if self._control.running else f"held: {self._control.reason}"
+        return Situation(
+            node=self.get_fully_qualified_name(),
+            checkpoint=self.get_parameter("checkpoint").value,
+            contract=mind.contract.file.read_text(),
+            parameters={name: held.value for name, held in self.get_parameters_by_prefix("").items()},
+            manifest=mind.policy.manifest(),
+            buffers=mind.policy.plan.buffers,
+            policy_state=state,
+        )
 
     def _on_durable(self, boundary: str) -> None:
         self._control.durable_boundary = boundary

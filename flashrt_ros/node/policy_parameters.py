@@ -11,6 +11,7 @@ from pathlib import Path
 from rclpy.node import Node
 
 from flashrt_ros.node.parameters import Parameter
+from flashrt_ros.node.recorder import RecorderSettings
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 _MIB = 1 << 20
@@ -36,6 +37,10 @@ PARAMETERS = (
     ),
     Parameter("stage_deadline", 10.0, "Seconds after which a stage on the device counts as hung.", low=0.1, high=600.0),
     Parameter("heartbeat_rate", 10.0, "Heartbeats a second.", low=1.0, high=100.0),
+    Parameter("recorder.seconds", 30.0, "Seconds that the flight recorder keeps at least; 0: none.", 0.0, 3600.0),
+    Parameter("recorder.memory", 256, "Memory for the messages that it keeps, MiB.", low=1, high=1 << 20),
+    Parameter("recorder.folder", "", "Folder of incidents; empty: beside capsule_folder, with .incidents behind it."),
+    Parameter("recorder.folder_limit", 2048, "Size of all incidents together, MiB; the newest stays.", 1, 1 << 24),
     Parameter("remembered_requests", 256, "Answered requests whose id is remembered.", low=1, high=1 << 16),
 )
 
@@ -74,6 +79,17 @@ def read_settings(node: Node) -> Settings:
         folder=capsule_folder(node),
         folder_limit=node.get_parameter("capsule_folder_limit").value * _MIB,
         restore_on_start=node.get_parameter("restore_on_start").value,
+    )
+
+
+def recorder_settings(node: Node) -> RecorderSettings:
+    """Bounds and place of the flight recorder."""
+    capsules, given = capsule_folder(node), node.get_parameter("recorder.folder").value
+    return RecorderSettings(
+        seconds=node.get_parameter("recorder.seconds").value,
+        memory=node.get_parameter("recorder.memory").value * _MIB,
+        folder=Path(given) if given else capsules.with_name(f"{capsules.name}.incidents"),
+        limit=node.get_parameter("recorder.folder_limit").value * _MIB,
     )
 
 

@@ -21,6 +21,9 @@ CLOCK = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
 ENABLE = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
 DIAGNOSTICS = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
 
+RECORD = QoSProfile(depth=1000, reliability=ReliabilityPolicy.RELIABLE)
+"""`policy/boundary`: a log is of no use with gaps."""
+
 _INPUTS = {
     "sensor_data": QoSProfile(depth=5, reliability=ReliabilityPolicy.BEST_EFFORT),
     "reliable": QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE),

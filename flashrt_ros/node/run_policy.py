@@ -34,8 +34,12 @@ class RunPolicy:
         motion: Motion,
         mind: Callable[[], Mind],
         patience: float,
+        on_aborted: Callable[[End], None],
     ) -> None:
-        """`mind` raises INACTIVE while the node does not serve; for `patience` see PolicyRun."""
+        """`mind` raises INACTIVE while the node does not serve; for `patience` see PolicyRun.
+
+        `on_aborted` gets the end of a run that nobody asked to end.
+        """
         self.run: PolicyRun | None = None
         self._node = node
         self._bridge = bridge
@@ -44,6 +48,7 @@ class RunPolicy:
         self._mind = mind
         self._patience = patience
         self._motion = motion
+        self._on_aborted = on_aborted
         self._runs: dict[bytes, PolicyRun] = {}
         self._server = ActionServer(
             node, action.RunPolicy, "~/run_policy", self._execute, cancel_callback=self._on_cancel
@@ -90,6 +95,8 @@ class RunPolicy:
             return fill_error(action.RunPolicy.Result(reason="refused"), error)
         finally:
             del self._runs[key]
+        if end.code not in (ErrorCode.NONE, ErrorCode.CANCELED):
+            self._on_aborted(end)
         head = self._control.head
         self._node.get_logger().info(f"goal ended after {run.steps} steps: {end.reason} {end.message}".rstrip())
         return action.RunPolicy.Result(

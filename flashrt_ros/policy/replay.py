@@ -77,7 +77,7 @@ class Replay:
         self.session = Session(policy, CapsuleStore(_NO_LIMIT), _NO_LIMIT)
         self._inputs = inputs
         self._what_if = what_if
-        self._held = Held(self.session, capsules)
+        self._held = Held(self.session, capsules, what_if == WhatIf())
         self._lost = "the log begins in the middle of an episode, at a state that is not recorded"
 
     def start_from(self, name: str, boundary: str) -> str:

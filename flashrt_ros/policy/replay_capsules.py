@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from flashrt_ros.policy.capsule_file import name_of, read_capsule, read_info
+from flashrt_ros.policy.capsule_file import read_capsule
+from flashrt_ros.policy.capsule_info import name_of, read_info
 from flashrt_ros.policy.names import is_name
 from flashrt_ros.policy.replay_record import Record
 from flashrt_ros.policy.session import EPISODE_START, Mode, Session
@@ -60,7 +61,9 @@ class Capsules:
 class Held:
     """The capsules of a replay: those that the log makes, under names of their own, and those on the disk."""
 
-    def __init__(self, session: Session, capsules: Capsules) -> None:
+    def __init__(self, session: Session, capsules: Capsules, as_recorded: bool) -> None:
+        """`as_recorded`: a capsule must be of the very boundary that the log says; another instruction has others."""
+        self._as_recorded = as_recorded
         self._session = session
         self._capsules = capsules
         self._wanted: set[tuple[str, str]] = set()
@@ -91,7 +94,8 @@ class Held:
         store, boundary = self._session.store, self._boundaries.get(record.boundary)
         compacted = f"compacted.{self._boundaries.get(record.capsule.removeprefix('compacted.'))}"
         for name in (self._names.get(record.capsule, ""), compacted):
-            if is_name(name) and name in store and store.get(name).boundary.id == boundary:
+            held = store.get(name) if is_name(name) and name in store else None
+            if held is not None and (held.boundary.id == boundary or not self._as_recorded):
                 self._session.restore(name, Mode(record.mode))
                 return ""
         return self.take_up(record.capsule, record.boundary, Mode(record.mode))

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -17,6 +17,7 @@ from flashrt_ros.policy.session import EPISODE_START, Chunk, Mode, Session, Verb
 from flashrt_ros.policy.store import CapsuleStore
 from flashrt_ros.runtime.capsule import Capsule
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+from flashrt_ros.runtime.recipe import Event
 
 RESUME = "resume"
 
@@ -120,11 +121,21 @@ class RecordedSession(Session):
         self._resume_if_wanted()
         return report
 
+    def resume(self, boundary: str, capsule: Capsule | None, events: Sequence[Event]) -> VerbReport:
+        """As Session.resume."""
+        with self._telling(RESUME) as result:
+            report = super().resume(boundary, capsule, events)
+            result.capsule = self._present_state()
+            return report
+
+    def _present_state(self) -> Capsule:
+        return self._capsule(f"{RESUME}.{self._told + 1}", "")
+
     def _resume_if_wanted(self) -> None:
         if self.head is None or not self._listener.state_wanted():
             return
         with self._telling(RESUME) as result:
-            result.capsule = self._capsule(f"{RESUME}.{self._told + 1}", "")
+            result.capsule = self._present_state()
 
     @contextmanager
     def _telling(self, verb: str, **said: Any) -> Iterator[_Result]:
