@@ -31,7 +31,7 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.11",
     packages=find_packages(include=[NAME, f"{NAME}.*"]),
-    package_data={NAME: ["py.typed", "kernels/**", "demo/*.xml"]},
+    package_data={NAME: ["py.typed", "kernels/**", "messages/*.msg", "demo/*.xml"]},
     data_files=[
         ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
         (f"share/{NAME}", ["package.xml"]),
@@ -49,6 +49,7 @@ setup(
             "demo_tree = flashrt_ros.demo.tree_node:main",
             "demo = flashrt_ros.demo.__main__:main",
             "audit = flashrt_ros.tools.audit:main",
+            "replay = flashrt_ros.tools.replay:main",
             "tiny_checkpoint = flashrt_ros.tools.tiny_checkpoint:main",
         ],
     },

@@ -42,7 +42,7 @@ def main() -> int:
     console = Console(highlight=False)
     begun = time.monotonic()
     folder = options.output or Path(tempfile.mkdtemp(prefix="flashrt_demo_"))
-    keep = bool(options.output or options.keep_logs)
+    keep = bool(options.output or options.keep_logs or options.record)
     try:
         report = _run(options, folder, console)
         report.print(console)
@@ -108,7 +108,9 @@ def _play(options: Namespace, on_tick: Callable[[Behaviour], None]) -> Report:
     node = rclpy.create_node("demo_tree")
     try:
         period = load_contract(contract_file()).action.period
-        return play(node, period=period, seed=options.seed, steps=options.steps, on_tick=on_tick)
+        return play(
+            node, period=period, seed=options.seed, steps=options.steps, on_tick=on_tick, record=options.record
+        )
     finally:
         node.destroy_node()
         rclpy.try_shutdown()

@@ -33,6 +33,7 @@ def checkpoint_command(checkpoint: Path, seed: int) -> list[str]:
 
 def node_commands(options: Namespace, checkpoint: Path, capsules: Path) -> dict[str, list[str]]:
     """Return the command of each node."""
+    recorder = {"recorder.seconds": 3600.0, "recorder.memory": 1024} if options.record else {}
     shared = {"autostart": "true", "use_sim_time": "true", "world": "simulated", "contract": str(contract_file())}
     return {
         "robot": _node(
@@ -40,7 +41,9 @@ def node_commands(options: Namespace, checkpoint: Path, capsules: Path) -> dict[
             {"seed": options.seed, "renderer": options.renderer, "pacing": 1.0 if options.realtime else 0.0},
         ),
         "command": _node("node.command_node", shared),
-        "policy": _node("node.policy_node", {**shared, "checkpoint": checkpoint, "capsule_folder": capsules}),
+        "policy": _node(
+            "node.policy_node", {**shared, **recorder, "checkpoint": checkpoint, "capsule_folder": capsules}
+        ),
     }
 
 

@@ -64,5 +64,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--keep-logs", action="store_true", help="keep the temporary folder; it is kept anyway if the demo fails"
     )
+    made.add_argument(
+        "--record", action="store_true", help="write all that happened as an incident, which replay takes up"
+    )
     made.add_argument("--json", type=Path, metavar="FILE", help="write the result here too")
     return made

@@ -31,6 +31,7 @@ def play(
     seed: int,
     steps: int,
     on_tick: Callable[[Behaviour], None],
+    record: bool = False,
 ) -> Report:
     """Run the demo against the nodes robot, policy and command.
 
@@ -40,11 +41,12 @@ def play(
         seed: of the episodes.
         steps: actions a leg.
         on_tick: gets the step that is running, after each tick of the tree; what it raises ends the demo.
+        record: have an incident written at the end.
 
     Raises:
         StepFailedError: a step failed; the message says which and why.
     """
-    demo = DemoTree(Recorder(node, period), seed=seed, steps=steps)
+    demo = DemoTree(Recorder(node, period), seed=seed, steps=steps, record=record)
     tree = BehaviourTree(demo.root)
     tree.setup(node=node)
     executor = SingleThreadedExecutor()

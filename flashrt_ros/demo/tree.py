@@ -14,7 +14,7 @@ from py_trees.composites import Sequence
 from flashrt_ros.demo.leg import Leg, differences
 from flashrt_ros.demo.recorder import Recorder
 from flashrt_ros.demo.report import Report, Verdict, verb_row
-from flashrt_ros.demo.steps import Active, Digests, Do, Order, Wait
+from flashrt_ros.demo.steps import Active, Digests, Do, Order, SaveIncident, Wait
 from flashrt_ros.node.behaviours import EXACT, Fork, Reset, Restore, Rollback, RunPolicy, Snapshot, Verb
 from flashrt_ros.node.stamps import to_nanoseconds
 
@@ -36,8 +36,8 @@ class DemoTree:
         root: the tree, a sequence.
     """
 
-    def __init__(self, recorder: Recorder, *, seed: int, steps: int) -> None:
-        """`steps`: actions a leg."""
+    def __init__(self, recorder: Recorder, *, seed: int, steps: int, record: bool = False) -> None:
+        """`steps`: actions a leg; `record`: have an incident written at the end."""
         self._recorder = recorder
         self._seed = seed
         self._steps = steps
@@ -55,7 +55,8 @@ class DemoTree:
         self._restores = [Restore(self._names["before"], name="restore again") for _ in range(REPEATS)]
         self._reset = Reset(TASK, seed, name="reset to the kept start")
         self._digests = Digests(list(self._names.values()), name="checksums of the capsules")
-        self.root = Sequence("demo", memory=True, children=self._children())
+        self._record = [SaveIncident("the demo", name="write the recording")] if record else []
+        self.root = Sequence("demo", memory=True, children=[*self._children(), *self._record])
 
     def report(self) -> Report:
         """Judge what the tree saw; call it when the tree has succeeded."""
@@ -69,7 +70,8 @@ class DemoTree:
             verb_row("reset (start kept)", [self._reset.response]),
         )
         verdicts = (self._restored(), self._prefilled_nothing(), self._rolled_back(), self._forked(), self._replanned())
-        return Report(rows, verdicts, (self._speed(),))
+        recorded = [f"recorded: {step.response.path}" for step in self._record]
+        return Report(rows, verdicts, (self._speed(), *recorded))
 
     # ---- the tree ----
 
