@@ -17,11 +17,56 @@ from flashrt_ros.demo.recorder import Recorder
 from flashrt_ros.demo.report import Report
 from flashrt_ros.demo.tree import DemoTree
 
-TICK_INTERVAL = 0.01  # s
-
 
 class StepFailedError(Exception):
     """A step of the tree failed."""
+
+
+class Player:
+    """Ticks trees that use one node, which nobody else spins. Leaving the context cancels a goal that is running."""
+
+    def __init__(self, node: Node, on_tick: Callable[[Behaviour], None], interval: float = 0.01) -> None:
+        """Wait for `run`.
+
+        Args:
+            node: nobody else spins it.
+            on_tick: gets the step that is running, after each tick of a tree; what it raises ends the run.
+            interval: seconds between two ticks.
+        """
+        self._node = node
+        self._on_tick = on_tick
+        self._interval = interval
+        self._executor = SingleThreadedExecutor()
+        self._executor.add_node(node)
+        self._trees: dict[Behaviour, BehaviourTree] = {}
+
+    def __enter__(self) -> Player:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        for tree in self._trees.values():
+            tree.root.stop(Status.INVALID)
+            tree.shutdown()
+        self._executor.shutdown()
+
+    def run(self, root: Behaviour) -> None:
+        """Tick a tree until it has succeeded; it may be run again.
+
+        Raises:
+            StepFailedError: a step failed; the message says which and why.
+        """
+        if root not in self._trees:
+            self._trees[root] = BehaviourTree(root)
+            self._trees[root].setup(node=self._node)
+        tree = self._trees[root]
+        root.stop(Status.INVALID)
+        while root.status in (Status.INVALID, Status.RUNNING):
+            tree.tick()
+            tip = tree.tip() or root
+            self._on_tick(tip)
+            _spin(self._executor, self._interval)
+        if root.status == Status.FAILURE:
+            raise StepFailedError(f"{tip.name}: {tip.feedback_message}")
 
 
 def play(
@@ -31,39 +76,23 @@ def play(
     seed: int,
     steps: int,
     on_tick: Callable[[Behaviour], None],
-    record: bool = False,
 ) -> Report:
-    """Run the demo against the nodes robot, policy and command.
+    """Run the tree of the verbs against the nodes robot, policy and command.
 
     Args:
         node: nobody else spins it.
         period: ns between two control ticks.
         seed: of the episodes.
         steps: actions a leg.
-        on_tick: gets the step that is running, after each tick of the tree; what it raises ends the demo.
-        record: have an incident written at the end.
+        on_tick: see Player.
 
     Raises:
         StepFailedError: a step failed; the message says which and why.
     """
-    demo = DemoTree(Recorder(node, period), seed=seed, steps=steps, record=record)
-    tree = BehaviourTree(demo.root)
-    tree.setup(node=node)
-    executor = SingleThreadedExecutor()
-    executor.add_node(node)
-    try:
-        while tree.root.status in (Status.INVALID, Status.RUNNING):
-            tree.tick()
-            tip = tree.tip() or tree.root
-            on_tick(tip)
-            _spin(executor, TICK_INTERVAL)
-        if tree.root.status == Status.FAILURE:
-            raise StepFailedError(f"{tip.name}: {tip.feedback_message}")
-        return demo.report()
-    finally:
-        tree.root.stop(Status.INVALID)  # a goal that is running is canceled
-        tree.shutdown()
-        executor.shutdown()
+    demo = DemoTree(Recorder(node, period), seed=seed, steps=steps)
+    with Player(node, on_tick) as player:
+        player.run(demo.root)
+    return demo.report()
 
 
 def _spin(executor: SingleThreadedExecutor, seconds: float) -> None:

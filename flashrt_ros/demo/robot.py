@@ -6,26 +6,38 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from diagnostic_msgs.msg import DiagnosticStatus
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from sensor_msgs.msg import Image, JointState
+from std_msgs.msg import UInt8MultiArray
 from std_srvs.srv import Trigger
 
 from flashrt_ros.demo.render import RENDERERS, VIEWS, open_renderer
-from flashrt_ros.demo.robot_messages import image_message, joint_state
+from flashrt_ros.demo.robot_messages import image_message, joint_state, state_message
+from flashrt_ros.demo.scene import NO_PUSH, NO_TASK, TASKS, SavedScene, Scene
 from flashrt_ros.demo.world import World
 from flashrt_ros.node.parameters import Parameter, declare
-from flashrt_ros.node.qos import input_qos
+from flashrt_ros.node.qos import COMMAND, LATCHED, input_qos
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 _PARAMETERS = (
     Parameter("mode", "lockstep", "One tick a command, or by the wall clock.", choices=("lockstep", "realtime")),
-    Parameter("seed", 0, "Of the world; ~/reset_world takes its value at that time.", 0, 2**63 - 1, read_only=False),
+    Parameter("seed", 0, "Of world and task; ~/reset_world takes its present value.", 0, 2**63 - 1, read_only=False),
+    Parameter("task", NO_TASK, f"Likewise: {', '.join(TASKS)}.", read_only=False),
+    Parameter("push", NO_PUSH, "Likewise: first tick, ticks, and what is added to each target (rad).", read_only=False),
     Parameter("renderer", "auto", "Of the camera views; auto draws where egl does not work.", choices=RENDERERS),
     Parameter("image_width", 96, "Pixels.", 16, 1024),
     Parameter("image_height", 96, "Pixels.", 16, 1024),
     Parameter("rate", 10.0, "Ticks a second; a tick must be a multiple of the physics timestep.", 1.0, 500.0),
-    Parameter("pacing", 0.0, "Lockstep: simulated seconds a second at most; 0: as fast as commands come.", 0.0, 100.0),
+    Parameter(
+        "pacing",
+        0.0,
+        "Lockstep: simulated seconds a second at most; 0: as fast as commands come.",
+        0.0,
+        100.0,
+        read_only=False,
+    ),
     Parameter("republish_period", 1.0, "Lockstep: seconds after which a tick is published again.", 0.05, 60.0),
     Parameter("controller_timeout", 0.5, "Realtime: seconds without a command until a warning.", 0.01, 60.0),
 )
@@ -34,12 +46,13 @@ _PARAMETERS = (
 class Robot(Node):
     """Node `robot`: an arm over a table, seen by two cameras.
 
-    Publishes joint_states, camera/front/image_raw and camera/wrist/image_raw; serves ~/save_world, ~/load_world and
+    Publishes joint_states, camera/front/image_raw and camera/wrist/image_raw; ~/episode, how the task stands, when that
+    changes; ~/world, the state of the scene, where somebody listens. Serves ~/save_world, ~/load_world and
     ~/reset_world. One world is kept at a time.
 
     Attributes:
         steady_clock: for timers, whatever simulated time does.
-        world: the simulation.
+        scene: the simulation, and the task that is played in it.
         targets: joint positions (rad) that the servos pull towards in the next tick.
         period: one tick in ns.
         on_world_changed: called after a service has replaced the state of the world.
@@ -57,14 +70,15 @@ class Robot(Node):
         declare(self, _PARAMETERS)
         rate = self.get_parameter("rate").value
         self.period = round(1_000_000_000 / rate)
-        self.world = World(self.get_parameter("seed").value)
+        self.scene = Scene(World())
         try:
-            self.world.substeps(self.dt)
+            self.scene.world.substeps(self.dt)
         except FlashrtError as error:
             raise FlashrtError(ErrorCode.BAD_REQUEST, f"parameter rate is {rate} Hz: {error}") from error
-        self.targets = self.world.targets
+        self._reset_scene()
+        self.targets = self.scene.world.targets
         self._renderer = open_renderer(
-            self.world,
+            self.scene.world,
             self.get_parameter("renderer").value,
             self.get_parameter("image_width").value,
             self.get_parameter("image_height").value,
@@ -77,7 +91,10 @@ class Robot(Node):
             view: self.create_publisher(Image, f"camera/{view}/image_raw", input_qos("reliable")) for view in VIEWS
         }
         self._observation: tuple[JointState, dict[str, Image]] | None = None
-        self._saved: tuple[bytes, str] | None = None
+        self._states = self.create_publisher(UInt8MultiArray, "~/world", COMMAND)
+        self._episodes = self.create_publisher(DiagnosticStatus, "~/episode", LATCHED)
+        self._shown: DiagnosticStatus | None = None
+        self._saved: tuple[SavedScene, str] | None = None
         self.on_world_changed: Callable[[], None] = lambda: None
         self.create_service(Trigger, "~/save_world", self._save)
         self.create_service(Trigger, "~/load_world", self._load)
@@ -90,12 +107,12 @@ class Robot(Node):
 
     def step(self) -> None:
         """Move the world on by one tick."""
-        self.world.step(self.targets, self.dt)
+        self.scene.step(self.targets, self.dt)
 
     def observe(self, stamp: int) -> None:
         """Take joint states and images of the world now, stamped `stamp` (ns)."""
         images = {view: image_message(self._renderer.render(view), f"camera_{view}", stamp) for view in VIEWS}
-        self._observation = joint_state(self.world, stamp), images
+        self._observation = joint_state(self.scene.world, stamp), images
 
     def publish(self) -> None:
         """Publish the newest observation, again if it was published before."""
@@ -105,16 +122,25 @@ class Robot(Node):
         self._joint_states.publish(state)
         for view, image in images.items():
             self._images[view].publish(image)
+        if self._states.get_subscription_count():
+            self._states.publish(state_message(self.scene.save().state))
+        self._publish_episode()
 
     def finish(self) -> None:
         """Free the renderer."""
         self._renderer.close()
 
+    def _publish_episode(self) -> None:
+        status = self.scene.status()
+        if self._shown is None or _standing(status) != _standing(self._shown):
+            self._shown = status
+            self._episodes.publish(status)
+
     def _describe(self) -> str:
-        return f"{self.world.time:.3f} s after the reset with seed {self.world.seed}"
+        return f"{self.scene.world.time:.3f} s after the reset with seed {self.scene.world.seed}"
 
     def _save(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        self._saved = self.world.save(), self._describe()
+        self._saved = self.scene.save(), self._describe()
         response.success, response.message = True, f"saved the world {self._describe()}"
         return response
 
@@ -123,17 +149,31 @@ class Robot(Node):
             response.success, response.message = False, "no world is saved: call ~/save_world first"
             return response
         state, description = self._saved
-        self.world.load(state)
+        self.scene.load(state)
         self._take_over()
         response.success, response.message = True, f"loaded the world {description}"
         return response
 
     def _reset(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        self.world.reset(self.get_parameter("seed").value)
+        try:
+            self._reset_scene()
+        except FlashrtError as error:
+            response.success, response.message = False, str(error)
+            return response
         self._take_over()
-        response.success, response.message = True, f"reset the world with seed {self.world.seed}"
+        response.success, response.message = True, f"reset the world with seed {self.scene.world.seed}"
         return response
 
+    def _reset_scene(self) -> None:
+        task, seed, push = (self.get_parameter(name).value for name in ("task", "seed", "push"))
+        self.scene.reset(task, seed, push, self.dt)
+
     def _take_over(self) -> None:
-        self.targets = self.world.targets
+        self._shown = None  # a new episode is told, even if it stands as the one before did
+        self.targets = self.scene.world.targets
         self.on_world_changed()
+
+
+def _standing(status: DiagnosticStatus) -> list[str]:
+    """What of a status is news: everything but the tick."""
+    return [status.message, *(value.value for value in status.values if value.key != "tick")]

@@ -9,6 +9,7 @@ import array
 import numpy as np
 from numpy.typing import NDArray
 from sensor_msgs.msg import Image, JointState
+from std_msgs.msg import UInt8MultiArray
 
 from flashrt_ros.demo.world import JOINTS, World
 from flashrt_ros.node.stamps import from_nanoseconds
@@ -32,6 +33,11 @@ def image_message(pixels: NDArray[np.uint8], frame: str, stamp: int) -> Image:
     message.header.stamp = from_nanoseconds(stamp)
     message.header.frame_id = frame
     return message
+
+
+def state_message(state: bytes) -> UInt8MultiArray:
+    """Return a saved state of the scene."""
+    return UInt8MultiArray(data=array.array("B", state))
 
 
 def targets_of(command: JointState) -> NDArray[np.float64]:

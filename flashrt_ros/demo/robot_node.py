@@ -38,8 +38,6 @@ class Lockstep:
         self._stamp = 0
         self._waiting = False  # for the command of a published tick
         self._clock = robot.create_publisher(Clock, "/clock", qos.CLOCK)
-        pacing = robot.get_parameter("pacing").value
-        self._interval = robot.dt / pacing if pacing else 0.0
         self._due = time.monotonic()
         self._pace = robot.create_timer(1.0, self._begin_tick, clock=robot.steady_clock, autostart=False)
         again = robot.get_parameter("republish_period").value
@@ -52,7 +50,9 @@ class Lockstep:
         self._pace.cancel()
         self._tick += 1
         self._stamp = self._tick * self._robot.period
-        self._due = max(self._due + self._interval, time.monotonic())  # a late tick is made up for, not many
+        pacing = self._robot.get_parameter("pacing").value
+        interval = self._robot.dt / pacing if pacing else 0.0
+        self._due = max(self._due + interval, time.monotonic())  # a late tick is made up for, not many
         self._robot.observe(self._stamp)
         self._waiting = True
         self._publish()

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from lifecycle_msgs.srv import GetState
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
+from rcl_interfaces.srv import SetParametersAtomically
+from rclpy.parameter import Parameter
 from std_srvs.srv import Trigger
 
 from flashrt_ros.node.behaviours import ServiceBehaviour, Verb
@@ -159,3 +161,25 @@ class Order(ServiceBehaviour):
         if response.success:
             self._on_success()
         return "" if response.success else response.message
+
+
+class SetParameters(ServiceBehaviour):
+    """Sets parameters of a node, all or none.
+
+    Attributes:
+        values: by name; they may be changed before a round.
+    """
+
+    def __init__(self, name: str, node_name: str, values: Mapping[str, Any]) -> None:
+        service = f"{node_name}/set_parameters_atomically"
+        super().__init__(name, service, SetParametersAtomically, time_limit=10.0)
+        self.values = dict(values)
+
+    def make_request(self) -> Any:
+        """Return the request."""
+        parameters = [Parameter(name, value=value).to_parameter_msg() for name, value in self.values.items()]
+        return SetParametersAtomically.Request(parameters=parameters)
+
+    def judge(self, response: Any) -> str:
+        """Judge by success."""
+        return "" if response.result.successful else response.result.reason

@@ -18,7 +18,7 @@ class Parameter:
     """One parameter. `low` and `high` bound numbers; `choices` bound a read-only text."""
 
     name: str
-    default: bool | int | float | str
+    default: bool | int | float | str | list[float]
     description: str
     low: float | None = None
     high: float | None = None
