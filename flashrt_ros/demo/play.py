@@ -76,6 +76,7 @@ def play(
     seed: int,
     steps: int,
     on_tick: Callable[[Behaviour], None],
+    record: bool = False,
 ) -> Report:
     """Run the tree of the verbs against the nodes robot, policy and command.
 
@@ -85,11 +86,12 @@ def play(
         seed: of the episodes.
         steps: actions a leg.
         on_tick: see Player.
+        record: have an incident written at the end.
 
     Raises:
         StepFailedError: a step failed; the message says which and why.
     """
-    demo = DemoTree(Recorder(node, period), seed=seed, steps=steps)
+    demo = DemoTree(Recorder(node, period), seed=seed, steps=steps, record=record)
     with Player(node, on_tick) as player:
         player.run(demo.root)
     return demo.report()
