@@ -19,6 +19,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from flashrt_ros.version import VERSION
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = [ROOT / "package.xml", ROOT / "flashrt_interfaces" / "package.xml"]
 NOT_SOURCES = shutil.ignore_patterns(".*", "build", "install", "log", "__pycache__", "*.egg-info")
@@ -135,6 +137,7 @@ def test_versions_agree() -> None:
         re.findall(r'^version = "(.+)"', (ROOT / "flashrt_interfaces" / "pyproject.toml").read_text(), re.M)
     )
     versions |= {ast.literal_eval(keyword.value) for keyword in setup_call().keywords if keyword.arg == "version"}
+    versions.add(VERSION)
     assert len(versions) == 1
 
 

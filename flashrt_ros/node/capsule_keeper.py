@@ -4,20 +4,24 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 from flashrt_ros.node.capsule_digests import CapsuleDigests
 from flashrt_ros.node.executor_bridge import ExecutorBridge
 from flashrt_ros.node.interfaces import msg
 from flashrt_ros.node.stamps import from_nanoseconds
-from flashrt_ros.policy.capsule_folder import Newest
 from flashrt_ros.policy.loading import Policy
+from flashrt_ros.policy.resume import ResumePoint
 from flashrt_ros.policy.store import CapsuleStore
+from flashrt_ros.policy.tiers import CapsuleTiers, Held
 from flashrt_ros.policy.writer import CapsuleWriter
 from flashrt_ros.runtime.capsule import Capsule
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+from flashrt_ros.runtime.lineage import Boundary
 
 
 class CapsuleKeeper:
@@ -33,13 +37,20 @@ class CapsuleKeeper:
     ) -> None:
         """`on_durable` is called with the id of a boundary that is safe on the disk from now on."""
         self.store = store
-        self.trouble = ""
-        """Why the newest capsule is not on the disk; empty: it is, or will be."""
+        self.tiers = CapsuleTiers(store, writer, policy.manifest())
+        self.log_trouble = ""
+        """Why the newest inputs are not on the disk; empty: they are, or will be."""
+        self._trouble = ""
         self._bridge = bridge
         self._writer = writer
         self._on_durable = on_durable
         self._names = policy.model.config.state_names
         self._digests = CapsuleDigests(policy.plan.buffers)
+
+    @property
+    def trouble(self) -> str:
+        """Why something is not as safe on the disk as it should be; empty: it is, or will be."""
+        return self._trouble or self.log_trouble
 
     def keep(self, capsule: Capsule) -> None:
         """Write a new capsule to the folder, some time."""
@@ -47,6 +58,11 @@ class CapsuleKeeper:
         self._digests.get(capsule)
         future = self._writer.write(capsule)
         future.add_done_callback(lambda done: self._bridge.post(lambda: self._written(capsule, done)))
+
+    def follow(self, head: Boundary) -> None:
+        """Log what led to a new head, some time; from any thread."""
+        future = self._writer.follow(head)
+        future.add_done_callback(lambda done: self._bridge.post(lambda: self._followed(done)))
 
     async def save(self, name: str) -> tuple[Capsule, Path]:
         """Write a held capsule and wait until it is safe; errors as CapsuleStore.get and CapsuleWriter.write."""
@@ -64,59 +80,138 @@ class CapsuleKeeper:
     async def load(self, name: str) -> Capsule:
         """Read a capsule into memory; DUPLICATE_NAME if one of that name is held, errors as CapsuleWriter.read."""
         if name in self.store:
-            raise FlashrtError(
-                ErrorCode.DUPLICATE_NAME, f"capsule {name} is in memory already; drop it to load the one on the disk"
-            )
-        capsule = await self._bridge.result(self._writer.read(name, foreign=True))
-        self.store.add(capsule)
-        self._digests.forget(name)
-        return capsule
+            raise FlashrtError(ErrorCode.DUPLICATE_NAME, f"capsule {name} is in memory already")
+        return self._add(await self._bridge.result(self._writer.read(name, foreign=True)))
 
-    async def newest(self) -> Newest:
-        """Find the newest whole and fitting capsule of the folder."""
-        return await self._bridge.result(self._writer.newest())
+    async def fetch(self, name: str, foreign: bool = False) -> str:
+        """Bring a capsule into memory before somebody needs it; what is worth saying of that.
 
-    def drop(self, name: str) -> Capsule:
-        """Forget a capsule in memory; its file, if any, stays. Errors as CapsuleStore.drop."""
-        capsule = self.store.drop(name)
+        While it is read, everything else goes on. `foreign`: one that was made elsewhere comes as its recipe alone.
+        Errors as CapsuleStore.get if no tier has it, and as CapsuleWriter.read.
+        """
+        if name in self.store:
+            self._writer.use(name)
+            return ""
+        began = time.perf_counter()
+        capsule = next((waiting for waiting in self._writer.waiting() if waiting.name == name), None)
+        if capsule is None and self._writer.file(name) is None:
+            self.store.get(name)  # says why there is none
+        if capsule is None:
+            capsule = await self._bridge.result(self._writer.read(name, foreign))
+        self._add(capsule)
+        return f"read from the disk in {(time.perf_counter() - began) * 1e3:.1f} ms"
+
+    async def to_disk(self, name: str) -> int:
+        """Let a capsule leave memory once it is safe on the disk; the bytes that it freed. Errors as `save`."""
+        if name not in self.store and self._writer.file(name) is not None:
+            return 0
+        capsule = self.store.get(name)
+        if _has_bytes(capsule) and not self._writer.is_durable(name):
+            await self.save(name)
+        return self.store.drop(name).nbytes
+
+    async def resume_point(self) -> ResumePoint:
+        """Find where to go on."""
+        found = await self._bridge.result(self._writer.resume_point())
+        if found.capsule is not None:
+            self._add(found.capsule)
+        return found
+
+    def drop(self, name: str) -> int:
+        """Forget a capsule, in memory at once and on the disk some time; the bytes of memory that it freed.
+
+        Errors as CapsuleStore.drop.
+        """
+        freed = self.tiers.drop(name)
         self._digests.forget(name)
-        return capsule
+        return freed
 
     def message(self, capsule: Capsule) -> msg.Capsule:
-        """Describe a capsule."""
+        """Describe a capsule in memory."""
+        return self.describe(self.tiers.of(capsule))
+
+    def describe(self, held: Held) -> msg.Capsule:
+        """Describe a capsule of any tier."""
+        common = {"tier": held.tier.value, "pinned": held.pinned, "durable": held.durable, "foreign": held.foreign}
+        return msg.Capsule(**common, **(self._of_capsule(held.capsule) if held.capsule else self._of_file(held)))
+
+    def _of_capsule(self, capsule: Capsule) -> dict[str, Any]:
         boundary = capsule.boundary
-        return msg.Capsule(
-            name=capsule.name,
-            label=capsule.label,
-            parent=capsule.parent,
-            boundary=boundary.id,
-            boundary_kind=boundary.kind,
-            position=boundary.cursors.get("position", 0),
-            bytes=capsule.nbytes,
-            instruction=boundary.instruction,
-            pinned=self.store.is_pinned(capsule.name),
-            automatic=capsule.automatic,
-            durable=self._writer.is_durable(capsule.name),
-            sha256=self._digests.get(capsule) if _has_bytes(capsule) else "",
-            stamp=from_nanoseconds(boundary.stamp),
-            joint_names=self._names if boundary.measured else (),
-            joint_positions=boundary.measured,
-        )
+        return {
+            "name": capsule.name,
+            "label": capsule.label,
+            "parent": capsule.parent,
+            "boundary": boundary.id,
+            "boundary_kind": boundary.kind,
+            "position": boundary.cursors.get("position", 0),
+            "bytes": capsule.nbytes,
+            "instruction": boundary.instruction,
+            "automatic": capsule.automatic,
+            "sha256": self._digests.get(capsule) if _has_bytes(capsule) else "",
+            "stamp": from_nanoseconds(boundary.stamp),
+            "joint_names": self._names if boundary.measured else (),
+            "joint_positions": boundary.measured,
+        }
+
+    def _of_file(self, held: Held) -> dict[str, Any]:
+        info = held.info
+        if info is None:
+            raise ValueError("a capsule of no tier")
+        return {
+            "name": info.name,
+            "label": info.label,
+            "parent": info.parent,
+            "boundary": info.boundary,
+            "boundary_kind": info.kind,
+            "position": info.cursors.get("position", 0),
+            "bytes": info.nbytes,
+            "instruction": info.instruction,
+            "automatic": info.automatic,
+            "sha256": info.sha256,
+            "stamp": from_nanoseconds(info.stamp),
+            "joint_names": self._names if info.measured else (),
+            "joint_positions": info.measured,
+        }
+
+    def disk_usage(self) -> tuple[int, int]:
+        """Bytes of all capsule files, and their limit."""
+        return self._writer.disk_usage()
 
     def close(self, timeout: float) -> bool:
         """Finish what is being written, for `timeout` seconds at most. False: something was not written."""
         self._digests.close()
         return self._writer.close(timeout)
 
+    def _add(self, capsule: Capsule) -> Capsule:
+        """Hold a capsule that was read; another request may have brought it in the meantime."""
+        if capsule.name in self.store:
+            return self.store.get(capsule.name)
+        self.store.add(capsule)
+        self._digests.forget(capsule.name)
+        return capsule
+
+    def _followed(self, done: Future[Boundary]) -> None:
+        if done.cancelled():
+            return  # a newer head took its place
+        error = done.exception()
+        if error is None:
+            self.log_trouble = ""
+            self._on_durable(done.result().id)
+        elif isinstance(error, FlashrtError):
+            self.log_trouble = f"the newest inputs are not safe on the disk: {error}"
+        else:
+            raise error
+
     def _written(self, capsule: Capsule, done: Future[Path]) -> None:
         if done.cancelled():
             return  # a newer capsule of that name took its place
         error = done.exception()
         if error is None:
-            self.trouble = ""
-            self._on_durable(capsule.boundary.id)
+            self._trouble = ""
+            if self.log_trouble:  # else the log knows a head at least as new
+                self._on_durable(capsule.boundary.id)
         elif isinstance(error, FlashrtError):
-            self.trouble = f"capsule {capsule.name} is not safe on the disk: {error}"
+            self._trouble = f"capsule {capsule.name} is not safe on the disk: {error}"
         else:
             raise error
 

@@ -14,7 +14,7 @@ from flashrt_ros.node.interfaces import srv
 from flashrt_ros.node.mind import Mind
 from flashrt_ros.node.request_log import RequestLog
 from flashrt_ros.node.service_server import serve
-from flashrt_ros.policy.capsule_file import path_of
+from flashrt_ros.policy.capsule_info import path_of
 
 
 class CapsuleServices:
@@ -32,13 +32,15 @@ class CapsuleServices:
     async def _list(self, request: srv.ListCapsules.Request, response: srv.ListCapsules.Response) -> Any:
         keeper = self._mind().keeper
         usage = keeper.store.usage()
-        response.capsules = [keeper.message(capsule) for capsule in keeper.store.list()]
+        response.capsules = [keeper.describe(held) for held in keeper.tiers.list()]
         response.bytes_used, response.bytes_budget = usage.used_bytes, usage.budget_bytes
+        response.disk_bytes_used, response.disk_bytes_budget = keeper.disk_usage()
         response.evictions = usage.evictions
         return response
 
     async def _drop(self, request: srv.DropCapsule.Request, response: srv.DropCapsule.Response) -> Any:
-        response.bytes_freed = self._mind().keeper.drop(request.name).nbytes
+        keeper = self._mind().keeper
+        response.bytes_freed = await keeper.to_disk(request.name) if request.keep_file else keeper.drop(request.name)
         return response
 
     async def _save(self, request: srv.SaveCapsule.Request, response: srv.SaveCapsule.Response) -> Any:

@@ -71,16 +71,33 @@ def check_fit(contract: Contract, policy: Policy) -> None:
             )
 
 
-async def restore_newest(
-    session: Session, device: DeviceThread, keeper: CapsuleKeeper, warn: Progress
+async def resume(
+    session: Session, device: DeviceThread, keeper: CapsuleKeeper, tell: Progress, warn: Progress
 ) -> Boundary | None:
-    """Make the newest capsule of the folder that is whole and fits the live head; None: there is none."""
-    newest = await keeper.newest()
-    for skipped in newest.skipped:
-        warn(f"a capsule file was passed over: {skipped}")
-    capsule = newest.capsule
-    if capsule is None:
+    """Make the newest boundary that is safe on the disk the live head; None: there is none.
+
+    Says which capsules the folder has, and why others cannot be used.
+    """
+    found = await keeper.resume_point()
+    for skipped in found.skipped:
+        warn(f"passed over: {skipped}")
+    files = [held for held in keeper.tiers.list() if held.info is not None]
+    fitting = [held.info.name for held in files if held.info is not None and not held.foreign]
+    tell(f"capsules on the disk: {', '.join(fitting) or 'none'}")
+    for held in files:
+        if held.info is not None and held.foreign:
+            warn(f"capsule {held.info.name} on the disk does not fit, and can only be rebuilt: {held.foreign}")
+    if not found.boundary:
         return None
-    keeper.store.add(capsule)
-    report = await device.run(lambda: session.restore(capsule.name))
-    return report.boundary
+    capsule, events = found.capsule, found.events
+    try:
+        report = await device.run(lambda: session.resume(found.boundary, capsule, events))
+    except FlashrtError as error:
+        if capsule is None or not events or error.code is ErrorCode.CANCELED:
+            raise
+        warn(f"boundary {found.boundary} cannot be rebuilt, its capsule {capsule.name} is taken: {error}")
+        report = await device.run(lambda: session.resume(capsule.boundary.id, capsule, ()))
+    head = report.boundary
+    start = f"capsule {capsule.name}" if capsule is not None else "nothing"
+    tell(f"restored boundary {head.id}: {head.instruction!r}, from {start} and {len(events)} inputs behind it")
+    return head

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -23,7 +23,7 @@ from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 from flashrt_ros.runtime.lineage import Boundary, JournalEntry
 from flashrt_ros.runtime.live import LiveState, RowSource
 from flashrt_ros.runtime.manifest import differences, sha256
-from flashrt_ros.runtime.recipe import Act, Begin, Discard, Executed, Instruct, Observe, Rekey
+from flashrt_ros.runtime.recipe import Act, Begin, Discard, Event, Executed, Instruct, Observe, Rekey
 
 EPISODE_START = "episode_start"
 """In `restore`: the kept start of the running episode, whatever its instruction."""
@@ -79,6 +79,8 @@ class Session:
         """`between_stages` runs before each stage; it may raise to cancel the verb, or take snapshots."""
         self.policy = policy
         self.store = store if store is not None else CapsuleStore(1 << 30)
+        self.on_head: Callable[[Boundary], None] = lambda boundary: None
+        """Called with the head behind each verb that may have changed it, on the session's thread."""
         self.live = LiveState(policy.plan, journal_bytes)
         self._episode = Episode(policy, self.live, self.store, between_stages)
 
@@ -168,7 +170,7 @@ class Session:
         capsule = self._capsule(name, label)
         evicted = self.store.add(capsule, pinned=pinned)
         seconds = time.perf_counter() - started
-        note = f"evicted to make room: {', '.join(evicted)}" if evicted else ""
+        note = f"left memory to make room: {', '.join(evicted)}" if evicted else ""
         return VerbReport(capsule.boundary, capsule, bytes_copied=capsule.nbytes, seconds=seconds, note=note)
 
     def fork(self, name: str, label: str) -> VerbReport:
@@ -200,6 +202,24 @@ class Session:
                 self._episode.copied += self.live.adopt(capsule.boundary, capsule.small, capsule.rows)
             self._apply(mode)
             return replace(report(), capsule=capsule, rebuilt=bool(foreign))
+
+    def resume(self, boundary: str, capsule: Capsule | None, events: Sequence[Event]) -> VerbReport:
+        """Go on where another process ended; nothing is planned then.
+
+        Args:
+            boundary: id of the boundary that comes out.
+            capsule: the bytes to begin with, of this very policy and device; None: the first event begins.
+            events: the inputs behind them.
+        """
+        with self._verb() as report:
+            if capsule is not None:
+                self._episode.copied += self.live.adopt(capsule.boundary, capsule.small, capsule.rows)
+            for event in events:
+                self._episode.apply(event)
+            self.live.commit(replace(self._episode.require_head(), id=boundary))
+            self._apply(Mode.REOBSERVE)
+            self._episode.note = f"rebuilt from {len(events)} inputs" if events else ""
+            return replace(report(), capsule=capsule, rebuilt=bool(events))
 
     def rollback(self, steps: int, mode: Mode = Mode.REOBSERVE) -> VerbReport:
         """Go back by a number of boundaries of the head's lineage.
@@ -254,6 +274,7 @@ class Session:
 
         with self.live.transaction(self._row_sources):
             yield report
+        self.on_head(episode.require_head())
 
     def _apply(self, mode: Mode) -> None:
         if mode == Mode.REOBSERVE:

@@ -121,7 +121,7 @@ class CapsuleStore:
         if name in self._evicted:
             raise FlashrtError(
                 ErrorCode.EVICTED,
-                f"capsule {name} was evicted to keep within {self.budget_bytes} bytes; load it from disk if it was "
+                f"capsule {name} left memory to keep within {self.budget_bytes} bytes; load it from the disk if it was "
                 "saved, and pin what must stay or raise the capsule budget",
             )
         raise FlashrtError(

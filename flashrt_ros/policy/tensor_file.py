@@ -3,7 +3,8 @@
 """Safetensors files of which every byte is checked, and which are whole or not there.
 
 The metadata carries a document (JSON) and the sha256 of every tensor; the metadata's own `sha256` covers the whole
-header, written with zeros in its place.
+header, written with zeros in its place. Checksums are taken while the disk works: those of a file that is written
+come into its header last.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedReader
@@ -26,6 +30,11 @@ DTYPE_BYTES |= {"I32": 4, "U32": 4, "F32": 4, "I64": 8, "U64": 8, "F64": 8}
 LARGEST_HEADER = 100_000_000
 _LENGTH_BYTES = 8
 _NO_DIGEST = "0" * 64
+_DIGEST = re.compile("[0-9a-f]{64}")
+_HASH_THREADS = 2
+"""Enough for a fast disk; the other cores are the policy's."""
+_AHEAD_BYTES = 64 << 20
+"""Bytes that a check of a whole file holds in memory, one tensor more at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +67,47 @@ class TensorFile:
         self.entries = entries
         self._file = file
 
-    def read_into(self, name: str, target: memoryview) -> None:
-        """Read a tensor's bytes into `target`; DAMAGED if they are not those that were written."""
+    def read(self, targets: Mapping[str, memoryview]) -> None:
+        """Read some tensors' bytes into `targets`; DAMAGED if any are not those that were written."""
+        with ThreadPoolExecutor(_HASH_THREADS, "checksum") as hashing:
+            checks = [self._check(hashing, name, target) for name, target in targets.items()]
+        for check in checks:
+            check.result()
+
+    def verify(self) -> None:
+        """Check every byte of the file; DAMAGED, naming a tensor whose bytes are not those that were written."""
+        with ThreadPoolExecutor(_HASH_THREADS, "checksum") as hashing:
+            ahead: deque[tuple[Future[None], int]] = deque()
+            held = 0
+            for name, entry in self.entries.items():
+                while held > _AHEAD_BYTES:
+                    check, nbytes = ahead.popleft()
+                    check.result()
+                    held -= nbytes
+                ahead.append((self._check(hashing, name, memoryview(bytearray(entry.nbytes))), entry.nbytes))
+                held += entry.nbytes
+            for check, _ in ahead:
+                check.result()
+
+    def _check(self, hashing: ThreadPoolExecutor, name: str, target: memoryview) -> Future[None]:
         entry = self.entries[name]
         self._file.seek(entry.offset)
-        if self._file.readinto(target) != entry.nbytes or hashlib.sha256(target).hexdigest() != entry.sha256:
-            raise damaged(self.path, f"the bytes of {name} do not match their checksum")
+        count = self._file.readinto(target)
+
+        def check() -> None:
+            if count != entry.nbytes or hashlib.sha256(target).hexdigest() != entry.sha256:
+                raise damaged(self.path, f"the bytes of {name} do not match their checksum")
+
+        return hashing.submit(check)
 
 
-def encoded_header(format_name: str, document: dict[str, Any], tensors: Sequence[Tensor]) -> bytes:
-    """The first bytes of the file, length included; the tensors follow in their order."""
+def encoded_header(
+    format_name: str, document: Mapping[str, Any], tensors: Sequence[Tensor], digests: Mapping[str, str] | None = None
+) -> bytes:
+    """The first bytes of a file, length included; the tensors follow in their order.
+
+    Its length does not depend on the digests; without them it is not valid.
+    """
     table: dict[str, Any] = {}
     offset = 0
     for tensor in tensors:
@@ -77,12 +117,11 @@ def encoded_header(format_name: str, document: dict[str, Any], tensors: Sequence
             "data_offsets": [offset, offset + tensor.data.nbytes],
         }
         offset += tensor.data.nbytes
-    digests = {tensor.name: hashlib.sha256(tensor.data).hexdigest() for tensor in tensors}
     metadata = {
         "format": format_name,
         "sha256": _NO_DIGEST,
         "document": json.dumps(document, allow_nan=False),
-        "tensors": json.dumps(digests),
+        "tensors": json.dumps(digests or {tensor.name: _NO_DIGEST for tensor in tensors}),
     }
     header = json.dumps({"__metadata__": metadata, **table}).encode()
     header += b" " * (-len(header) % _LENGTH_BYTES)
@@ -91,7 +130,12 @@ def encoded_header(format_name: str, document: dict[str, Any], tensors: Sequence
     return len(header).to_bytes(_LENGTH_BYTES, "little") + header
 
 
-def write_aside(path: Path, header: bytes, tensors: Sequence[Tensor]) -> None:
+def digests_of(tensors: Iterable[Tensor]) -> dict[str, str]:
+    """sha256 of each tensor's bytes."""
+    return {tensor.name: hashlib.sha256(tensor.data).hexdigest() for tensor in tensors}
+
+
+def write_aside(path: Path, format_name: str, document: Mapping[str, Any], tensors: Sequence[Tensor]) -> None:
     """Write a new file at `path` and wait until the disk has it; on failure none is left.
 
     Raises:
@@ -102,10 +146,17 @@ def write_aside(path: Path, header: bytes, tensors: Sequence[Tensor]) -> None:
     except OSError as error:
         raise storage(path, error) from error
     try:
-        with open(descriptor, "wb") as file:
-            file.write(header)
+        with open(descriptor, "wb") as file, ThreadPoolExecutor(_HASH_THREADS, "checksum") as hashing:
+            checksums = [hashing.submit(digests_of, [tensor]) for tensor in tensors]
+            file.seek(len(encoded_header(format_name, document, tensors)))
             for tensor in tensors:
                 file.write(tensor.data)
+            file.flush()
+            if not all(checksum.done() for checksum in checksums):
+                os.fsync(file.fileno())
+            digests = {name: digest for checksum in checksums for name, digest in checksum.result().items()}
+            file.seek(0)
+            file.write(encoded_header(format_name, document, tensors, digests))
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
@@ -148,17 +199,30 @@ def open_checked(path: Path, format_name: str) -> Iterator[TensorFile]:
             # A link might lead out of the folder, a pipe would block.
             raise FlashrtError(ErrorCode.STORAGE, f"{path}: not a plain file")
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
-            yield _checked(path, file, os.fstat(file.fileno()).st_size, format_name)
+            size = os.fstat(file.fileno()).st_size
+            found, end = read_header(path, file, 0, size, format_name)
+            if end != size:
+                raise damaged(path, f"{size} bytes, its header says {end}")
+            yield found
     except FileNotFoundError as error:
         raise FlashrtError(ErrorCode.UNKNOWN_CAPSULE, f"{path}: there is no such file") from error
     except OSError as error:
         raise storage(path, error) from error
 
 
-def _checked(path: Path, file: BufferedReader, size: int, format_name: str) -> TensorFile:
+def read_header(path: Path, file: BufferedReader, begin: int, size: int, format_name: str) -> tuple[TensorFile, int]:
+    """Check the header at byte `begin` of an open file of `size` bytes, and that all its tensors are within it.
+
+    Returns:
+        What it heads, and the byte behind that.
+
+    Raises:
+        FlashrtError: DAMAGED.
+    """
+    file.seek(begin)
     length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
-    start = _LENGTH_BYTES + length
-    if not 0 < length <= min(LARGEST_HEADER, size - _LENGTH_BYTES):
+    start = begin + _LENGTH_BYTES + length
+    if not 0 < length <= LARGEST_HEADER or start > size:
         raise damaged(path, f"{size} bytes, too few for its header")
     header = file.read(length)
     try:
@@ -179,9 +243,9 @@ def _checked(path: Path, file: BufferedReader, size: int, format_name: str) -> T
         if entry.offset != end:
             raise damaged(path, "its table of tensors has a gap or an overlap")
         end += entry.nbytes
-    if end != size:
+    if end > size:
         raise damaged(path, f"{size} bytes, its header says {end}")
-    return TensorFile(path, file, document, entries)
+    return TensorFile(path, file, document, entries), end
 
 
 def _entry(start: int, fields: dict[str, Any], digest: str) -> Entry:
@@ -191,6 +255,8 @@ def _entry(start: int, fields: dict[str, Any], digest: str) -> Entry:
         nbytes *= extent
     if nbytes != end - begin or any(type(extent) is not int or extent < 0 for extent in fields["shape"]):
         raise ValueError(f"{fields['dtype']} {fields['shape']} does not take {end - begin} bytes")
+    if _DIGEST.fullmatch(digest) is None:
+        raise ValueError(f"{digest!r} is no checksum")
     return Entry(fields["dtype"], tuple(fields["shape"]), start + begin, nbytes, digest)
 
 

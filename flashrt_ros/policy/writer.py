@@ -10,10 +10,14 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TypeVar
 
-from flashrt_ros.policy.capsule_folder import CapsuleFolder, Newest
+from flashrt_ros.policy.capsule_folder import CapsuleFolder
+from flashrt_ros.policy.folder_index import Kept
+from flashrt_ros.policy.recipe_log import RecipeLog
+from flashrt_ros.policy.resume import ResumePoint, find_resume_point
 from flashrt_ros.runtime.buffers import BufferSet
 from flashrt_ros.runtime.capsule import Capsule
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+from flashrt_ros.runtime.lineage import Boundary
 from flashrt_ros.runtime.manifest import Manifest
 
 Result = TypeVar("Result")
@@ -23,7 +27,7 @@ class CapsuleWriter:
     """Does the work of one folder in the order of the calls. No call waits for the disk: each gives a future.
 
     A future's result or FlashrtError is there when the disk has answered; its callbacks run on the writer's thread
-    and must be short. A future of a write that a newer one of the same name overtook is cancelled.
+    and must be short. A future of a write or a boundary that a newer one overtook is cancelled.
     """
 
     def __init__(
@@ -34,6 +38,7 @@ class CapsuleWriter:
         manifest: Manifest,
         is_pinned: Callable[[str], bool],
         queue_limit: int = 8,
+        log_limit: int = 256 << 20,
     ) -> None:
         """Take the folder; STORAGE if it cannot be used or another process uses it.
 
@@ -44,8 +49,10 @@ class CapsuleWriter:
             manifest: what a capsule that is read must equal.
             is_pinned: whether the size limit must spare a capsule; called on the writer's thread.
             queue_limit: writes that may wait, each holding its capsule's bytes; one more is refused.
+            log_limit: bytes of the recipe log.
         """
         self._folder = CapsuleFolder(Path(folder), size_limit)
+        self._log = RecipeLog(Path(folder), manifest, log_limit)
         self._buffers = buffers
         self._manifest = manifest
         self._is_pinned = is_pinned
@@ -53,7 +60,9 @@ class CapsuleWriter:
         self._lock = threading.Lock()
         self._closed = False
         self._waiting: dict[str, tuple[Capsule, Future[Path]]] = {}
+        self._leaving: set[str] = set()
         self._durable: set[str] = set()
+        self._following: Future[Boundary] | None = None
         self._executor = ThreadPoolExecutor(1, "capsule_writer")
 
     def write(self, capsule: Capsule) -> Future[Path]:
@@ -63,6 +72,7 @@ class CapsuleWriter:
         """
         with self._lock:
             self._durable.discard(capsule.name)
+            self._leaving.discard(capsule.name)
             overtaken = self._waiting.pop(capsule.name, None)
             if len(self._waiting) >= self._queue_limit:
                 future: Future[Path] = _failed(
@@ -77,24 +87,69 @@ class CapsuleWriter:
         return future
 
     def remove(self, name: str) -> Future[None]:
-        """Delete a capsule's file; errors: BAD_NAME, UNKNOWN_CAPSULE, STORAGE, INACTIVE after `close`."""
+        """Delete a capsule's file, or do not even write it if it waits for that.
+
+        Errors: BAD_NAME, UNKNOWN_CAPSULE, STORAGE, INACTIVE after `close`.
+        """
+        with self._lock:
+            overtaken = self._waiting.pop(name, None)
+        unwritten = overtaken is not None and overtaken[1].cancel()
         with self._lock:
             self._durable.discard(name)
-            return self._submit(lambda: self._folder.remove(name))
+            self._leaving.add(name)
+            return self._submit(lambda: self._remove(name, unwritten))
 
     def read(self, name: str, foreign: bool = False) -> Future[Capsule]:
         """Read a capsule, checked; as `read_capsule`."""
         with self._lock:
             return self._submit(lambda: self._read(name, foreign))
 
-    def newest(self) -> Future[Newest]:
-        """Find the newest capsule that is whole and fits the manifest, and why others were passed over."""
+    def use(self, name: str) -> Future[None]:
+        """Note that a capsule is used, so that the size limit takes others first; nothing where it has no file."""
         with self._lock:
-            return self._submit(self._newest)
+            return self._submit(lambda: self._folder.index.use(name) if name in self._folder.index else None)
+
+    def follow(self, boundary: Boundary) -> Future[Boundary]:
+        """Append what led to the new head to the recipe log; the result is the head, safe on the disk.
+
+        Errors as `RecipeLog.follow`; INACTIVE after `close`.
+        """
+        with self._lock:
+            overtaken = self._following
+            future = self._following = self._submit(lambda: self._follow(boundary))
+        if overtaken is not None:
+            overtaken.cancel()
+        return future
+
+    def resume_point(self) -> Future[ResumePoint]:
+        """Find where to go on; as `find_resume_point`."""
+        with self._lock:
+            return self._submit(self._resume_point)
+
+    def files(self) -> list[Kept]:
+        """The readable capsule files, the newest first, without those that are about to be removed."""
+        return [kept for kept in self._folder.index.newest_first() if kept.info.name not in self._leaving]
+
+    def file(self, name: str) -> Kept | None:
+        """The readable file of a capsule, unless it is about to be removed."""
+        return None if name in self._leaving else self._folder.index.get(name)
+
+    def waiting(self) -> list[Capsule]:
+        """The capsules that wait for the disk."""
+        with self._lock:
+            return [capsule for capsule, _ in self._waiting.values()]
+
+    def is_pinned(self, name: str) -> bool:
+        """Whether a capsule's file has a pin, which outlives the process."""
+        return self._folder.index.is_pinned(name)
+
+    def disk_usage(self) -> tuple[int, int]:
+        """Bytes of all capsule files, and their limit."""
+        return self._folder.index.nbytes, self._folder.index.size_limit
 
     def is_durable(self, name: str) -> bool:
         """Whether the newest capsule of that name that was written or read here is safe on the disk."""
-        return name in self._durable and name in self._folder
+        return name in self._durable and name in self._folder.index
 
     def flush(self, timeout: float) -> bool:
         """Wait until all earlier calls are done, callbacks included; False if `timeout` seconds were too short."""
@@ -130,11 +185,23 @@ class CapsuleWriter:
         self._mark_durable(name)
         return capsule
 
-    def _newest(self) -> Newest:
-        newest = self._folder.newest(self._buffers, self._manifest)
-        if newest.capsule is not None:
-            self._mark_durable(newest.capsule.name)
-        return newest
+    def _remove(self, name: str, unwritten: bool) -> None:
+        try:
+            if not unwritten or name in self._folder.index:
+                self._folder.index.remove(name)
+        finally:
+            with self._lock:
+                self._leaving.discard(name)
+
+    def _follow(self, boundary: Boundary) -> Boundary:
+        self._log.follow(boundary)
+        return boundary
+
+    def _resume_point(self) -> ResumePoint:
+        found = find_resume_point(self._folder.index, self._buffers, self._manifest)
+        if found.capsule is not None:
+            self._mark_durable(found.capsule.name)
+        return found
 
     def _mark_durable(self, name: str) -> None:
         with self._lock:

@@ -45,8 +45,9 @@ class Capsule:
             yield spec, part(saved, [wanted]).data[0]
 
     def sha256(self, buffers: BufferSet) -> str:
-        """Digest of the live state bytes; equal capsules have equal digests."""
-        return sha256(*(data.cpu().numpy().data for _, data in self.regions(buffers)))
+        """Digest of the digests of each state buffer's live bytes; equal capsules have equal ones."""
+        digests = (sha256(data.cpu().numpy().data) for _, data in self.regions(buffers))
+        return sha256(*map(bytes.fromhex, digests))
 
 
 def part(saved: Saved, ranges: list[Range]) -> Saved:

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from flashrt_ros.runtime.buffers import Buffer
+if TYPE_CHECKING:  # tools that read manifests must not wait for torch
+    from flashrt_ros.runtime.buffers import Buffer
 
 Manifest = dict[str, dict[str, str]]
 """Part ("weights", "config", "tokenizer", "normaliser", "layout", "numerics") to its named values."""

@@ -13,13 +13,15 @@ import torch
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
-from flashrt_ros.policy.capsule_file import encode_capsule, name_of, path_of, read_capsule, read_info
-from flashrt_ros.policy.tensor_file import Tensor, encoded_header, write_aside
+from flashrt_ros.policy.capsule_file import encode_capsule, read_capsule
+from flashrt_ros.policy.capsule_info import FORMAT, input_digests, name_of, path_of, read_info
+from flashrt_ros.policy.tensor_file import Tensor, open_checked, write_aside
 from flashrt_ros.runtime.buffers import BufferSet
 from flashrt_ros.runtime.capsule import Capsule, part
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 from flashrt_ros.runtime.manifest import Manifest
 from flashrt_ros.runtime.recipe import encode
+from flashrt_ros.version import VERSION
 
 
 @pytest.fixture
@@ -27,7 +29,7 @@ def save(tmp_path: Path, buffers: BufferSet):
     def save(capsule: Capsule) -> Path:
         path = path_of(tmp_path, capsule.name)
         encoded = encode_capsule(capsule, buffers, created=99)
-        write_aside(path, encoded.header, encoded.tensors)
+        encoded.write_aside(path)
         assert path.stat().st_size == encoded.nbytes
         return path
 
@@ -57,18 +59,26 @@ def test_comes_back_whole(make_capsule, save, buffers: BufferSet, manifest: Mani
     assert {array.dtype.str for array in loaded_arrays.values()} == {"|u1", "<f8", "<i8"}
 
 
-def test_is_a_safetensors_file(make_capsule, save) -> None:
+def test_is_a_safetensors_file(make_capsule, save, buffers: BufferSet) -> None:
     path = save(make_capsule())
     info = read_info(path)
-    assert (info.name, info.created, info.cursors) == ("before_grasp", 99, {"position": 5})
+    assert (info.name, info.created, info.cursors, info.version) == ("before_grasp", 99, {"position": 5}, VERSION)
+    assert (info.instruction, info.stamp, info.measured) == ("push", 17, (0.1, -0.2, 0.3))
+    assert info.sha256 == make_capsule().sha256(buffers)
     with safe_open(path, "pt") as file:
         assert file.get_tensor("state.kv.0.key").shape == (5, 2, 4)
         assert file.get_tensor("state.kv.0.key").dtype == torch.bfloat16
         assert file.get_tensor("recipe.2.images.front").shape == (6, 5, 3)
 
 
+def verify(path: Path) -> None:
+    with open_checked(path, FORMAT) as file:
+        file.verify()
+
+
 def test_every_flipped_bit_is_found(make_capsule, save, buffers: BufferSet, manifest: Manifest) -> None:
     path = save(make_capsule())
+    verify(path)
     whole = path.read_bytes()
     header = 8 + int.from_bytes(whole[:8], "little")
     points = [*range(0, header, 3), *range(header, len(whole), 11)]
@@ -76,11 +86,12 @@ def test_every_flipped_bit_is_found(make_capsule, save, buffers: BufferSet, mani
         broken = bytearray(whole)
         broken[point] ^= 1 << point % 8
         path.write_bytes(broken)
-        with pytest.raises(FlashrtError) as caught:
-            read_capsule(path, buffers, manifest)
-        assert caught.value.code is ErrorCode.DAMAGED, point
-        assert str(path) in str(caught.value)
-    print(f"{len(points)} flipped bits")
+        for check in (lambda: read_capsule(path, buffers, manifest), lambda: verify(path)):
+            with pytest.raises(FlashrtError) as caught:
+                check()
+            assert caught.value.code is ErrorCode.DAMAGED, point
+            assert str(path) in str(caught.value)
+    print(f"{len(points)} flipped bits in the {header} bytes of the header and the {len(whole) - header} of the data")
 
 
 def test_every_cut_is_found(make_capsule, save, buffers: BufferSet, manifest: Manifest, refuses) -> None:
@@ -98,7 +109,7 @@ def test_every_cut_is_found(make_capsule, save, buffers: BufferSet, manifest: Ma
     path.write_bytes(whole + b"\0")
     with refuses(ErrorCode.DAMAGED, str(path), f"{len(whole) + 1} bytes"):
         read_info(path)
-    print(f"{len(cuts)} cuts")
+    print(f"{len(cuts)} cuts, at the bounds of {len(ends)} regions and within")
 
 
 def test_foreign_manifest_is_named_and_gives_the_recipe_alone(
@@ -131,9 +142,16 @@ def test_what_is_no_file_of_ours_is_refused(
     os.mkfifo(tmp_path / "pipe.safetensors")
     with refuses(ErrorCode.STORAGE, "pipe.safetensors: not a plain file"):
         read_capsule(tmp_path / "pipe.safetensors", buffers, manifest)
-    (tmp_path / "link.safetensors").symlink_to(path)
-    with refuses(ErrorCode.STORAGE, "link.safetensors"):
-        read_capsule(tmp_path / "link.safetensors", buffers, manifest)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    path.rename(outside / path.name)
+    path.symlink_to(outside / path.name)
+    with refuses(ErrorCode.STORAGE, path.name):
+        read_capsule(path, buffers, manifest)
+    (outside / path.name).rename(path)
+    (tmp_path / "empty.safetensors").touch()
+    with refuses(ErrorCode.DAMAGED, "empty.safetensors: 0 bytes"):
+        read_capsule(tmp_path / "empty.safetensors", buffers, manifest)
     save_file({"weight": np.zeros(3)}, tmp_path / "model.safetensors")
     with refuses(ErrorCode.DAMAGED, "model.safetensors", "flashrt_capsule"):
         read_capsule(tmp_path / "model.safetensors", buffers, manifest)
@@ -144,14 +162,23 @@ def test_what_is_no_file_of_ours_is_refused(
 
 def forge(path: Path, document: Any, tensors: tuple[Tensor, ...]) -> None:
     path.unlink(missing_ok=True)
-    write_aside(path, encoded_header("flashrt_capsule", document, tensors), tensors)
+    write_aside(path, FORMAT, document, tensors)
+
+
+@pytest.mark.parametrize("schema", [0, 2, None, "1"])
+def test_another_schema_asks_for_an_upgrade(
+    make_capsule, save, buffers: BufferSet, manifest: Manifest, schema: object, refuses
+) -> None:
+    capsule = make_capsule()
+    path, encoded = save(capsule), encode_capsule(capsule, buffers, 1)
+    forge(path, {"schema": schema, "version": "9.0.0"}, encoded.tensors)
+    with refuses(ErrorCode.NOT_SUPPORTED, str(path), f"schema {schema} of flashrt_ros 9.0.0", "reads schema 1"):
+        read_capsule(path, buffers, manifest)
 
 
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"schema": 2}, "schema 2, this version reads schema 1"),
-        ({"schema": None}, "schema None"),
         ({"label": 3}, "document.label is 3"),
         ({"manifest": {"weights": 1}}, "manifest.weights is 1"),
         ({"boundary": None}, "document.boundary is None"),
@@ -172,8 +199,7 @@ def test_well_sealed_nonsense_is_refused(
     capsule = make_capsule()
     path = save(capsule)
     encoded = encode_capsule(capsule, buffers, 1)
-    size = 8 + int.from_bytes(encoded.header[:8], "little")
-    document = json.loads(json.loads(encoded.header[8:size])["__metadata__"]["document"])
+    document = dict(encoded.document)
     boundary = change.get("boundary", {})
     document |= change
     document["boundary"] = {**capsule_boundary(capsule), **boundary} if boundary is not None else None
@@ -194,8 +220,7 @@ def test_missing_and_unknown_state_is_refused(
     capsule = make_capsule()
     path = save(capsule)
     encoded = encode_capsule(capsule, buffers, 1)
-    size = 8 + int.from_bytes(encoded.header[:8], "little")
-    document = json.loads(json.loads(encoded.header[8:size])["__metadata__"]["document"])
+    document = dict(encoded.document)
     for index, tensor in enumerate(encoded.tensors[:6]):
         forge(path, document, encoded.tensors[:index] + encoded.tensors[index + 1 :])
         with refuses(ErrorCode.DAMAGED, f"state buffer {tensor.name.removeprefix('state.')} is absent"):
@@ -203,6 +228,20 @@ def test_missing_and_unknown_state_is_refused(
     forge(path, document, (*encoded.tensors, replace(encoded.tensors[0], name="state.mtp")))
     with refuses(ErrorCode.DAMAGED, "unknown state buffers: mtp"):
         read_capsule(path, buffers, manifest)
+
+
+def test_equal_inputs_have_equal_digests(make_capsule, save) -> None:
+    def digests(capsule: Capsule) -> list[str]:
+        with open_checked(save(capsule), FORMAT) as file:
+            return input_digests(file)
+
+    ours, longer = digests(make_capsule()), digests(make_capsule(name="longer", images=2))
+    assert len(set(ours)) == 4
+    assert len(longer) == 5
+    assert longer[:3] == ours[:3]
+    assert longer[4] == ours[3]
+    other = digests(make_capsule(name="other", seed=1))
+    assert [one == another for one, another in zip(ours, other, strict=True)] == [False, True, False, True]
 
 
 def test_names_stay_in_the_folder(tmp_path: Path, refuses) -> None:

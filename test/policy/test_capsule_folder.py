@@ -5,8 +5,10 @@ import functools
 import os
 import random
 import resource
+import shutil
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,6 +18,7 @@ import pytest
 
 from flashrt_ros.policy.capsule_file import encode_capsule
 from flashrt_ros.policy.capsule_folder import CapsuleFolder
+from flashrt_ros.policy.resume import ResumePoint, find_resume_point
 from flashrt_ros.runtime.buffers import BufferSet
 from flashrt_ros.runtime.capsule import Capsule
 from flashrt_ros.runtime.errors import ErrorCode
@@ -41,6 +44,10 @@ def capsule_files(path: Path) -> list[str]:
     return sorted(file.name.removesuffix(".safetensors") for file in path.glob("[!.]*"))
 
 
+def newest(folder: CapsuleFolder, buffers: BufferSet, manifest: Manifest) -> ResumePoint:
+    return find_resume_point(folder.index, buffers, manifest)
+
+
 def test_newest_is_the_last_written_even_when_the_clock_went_back(
     make_capsule, buffers: BufferSet, manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -50,9 +57,9 @@ def test_newest_is_the_last_written_even_when_the_clock_went_back(
             folder.write(make_capsule(name=f"c{1 - number}", seed=number), buffers, unpinned)
     monkeypatch.setattr(time, "time_ns", lambda: 1)
     with opened(tmp_path / "made" / "here") as folder:
-        assert folder.newest(buffers, manifest).capsule.name == "c0"
+        assert newest(folder, buffers, manifest).capsule.name == "c0"
         folder.write(make_capsule(name="c2"), buffers, unpinned)
-        assert folder.newest(buffers, manifest).capsule.name == "c2"
+        assert newest(folder, buffers, manifest).capsule.name == "c2"
 
 
 def test_newest_passes_over_what_does_not_fit_and_says_why(
@@ -68,41 +75,79 @@ def test_newest_passes_over_what_does_not_fit_and_says_why(
         torn.write_bytes(torn.read_bytes()[:99])
         (tmp_path / "notes.txt").write_text("not ours")
     with opened(tmp_path) as folder:
-        newest = folder.newest(buffers, manifest)
-        assert newest.capsule.name == "fits"
-        reasons = {(error.code, str(error).split(".safetensors")[0].split("/")[-1]) for error in newest.skipped}
-        assert reasons == {
-            (ErrorCode.DAMAGED, "torn"),
-            (ErrorCode.DAMAGED, "damaged"),
-            (ErrorCode.MANIFEST_MISMATCH, "foreign"),
-        }
-        folder.remove("fits")
-        assert folder.newest(buffers, manifest).capsule is None
+        found = newest(folder, buffers, manifest)
+        assert (found.boundary, found.capsule.name, found.events) == ("b0", "fits", ())
+        reasons = {(error.code, str(error).split(".safetensors")[0].split("/")[-1]) for error in found.skipped}
+        assert reasons == {(ErrorCode.DAMAGED, "torn"), (ErrorCode.DAMAGED, "damaged")}
+        folder.index.remove("fits")
+        assert newest(folder, buffers, manifest).capsule is None
     assert capsule_files(tmp_path) == ["damaged", "foreign", "notes.txt", "torn"]
 
 
-def test_size_limit_takes_the_oldest_unpinned(
+def test_size_limit_takes_the_least_recently_used(
     make_capsule, buffers: BufferSet, manifest: Manifest, tmp_path: Path, refuses
 ) -> None:
     size = encode_capsule(make_capsule(name="c0"), buffers, time.time_ns()).nbytes
-    with opened(tmp_path, 3 * size + 64) as folder:
+    limit = 3 * size + 64
+
+    def write(folder: CapsuleFolder, number: int) -> None:
+        folder.write(make_capsule(name=f"c{number}"), buffers, {"c2"}.__contains__)
+
+    with opened(tmp_path, limit) as folder:
         for number in (2, 0, 1, 3):
-            folder.write(make_capsule(name=f"c{number}"), buffers, {"c2"}.__contains__)
+            write(folder, number)
         assert capsule_files(tmp_path) == ["c1", "c2", "c3"]
-        assert "c0" not in folder
-        folder.write(make_capsule(name="c1", seed=1), buffers, unpinned)  # in its own place
+        assert "c0" not in folder.index
+        write(folder, 1)  # in its own place
         assert capsule_files(tmp_path) == ["c1", "c2", "c3"]
-        with refuses(ErrorCode.OVER_BUDGET, str(tmp_path), "capsule c4", "pinned"):
-            folder.write(make_capsule(name="c4"), buffers, lambda name: True)
-        with refuses(ErrorCode.OVER_BUDGET):
-            folder.write(make_capsule(name="c4", images=99), buffers, unpinned)
-        assert capsule_files(tmp_path) == ["c1", "c2", "c3"]
-    (tmp_path / "c2.safetensors").write_bytes(bytes(size))
-    with opened(tmp_path, 3 * size + 64) as folder:
-        folder.write(make_capsule(name="c4"), buffers, unpinned)
-        assert capsule_files(tmp_path) == ["c1", "c2", "c4"]  # an unreadable one counts, but stays
-        with refuses(ErrorCode.OVER_BUDGET, f"{size} are in unreadable files"):
+        folder.read("c3", buffers, manifest)  # so that c1 is the older one
+    with opened(tmp_path, limit) as folder:
+        write(folder, 4)
+        assert capsule_files(tmp_path) == ["c2", "c3", "c4"]
+        with refuses(ErrorCode.OVER_BUDGET, str(tmp_path), "capsule c5", "pinned"):
             folder.write(make_capsule(name="c5"), buffers, lambda name: True)
+        with refuses(ErrorCode.OVER_BUDGET):
+            folder.write(make_capsule(name="c5", images=99), buffers, unpinned)
+        assert capsule_files(tmp_path) == ["c2", "c3", "c4"]
+    (tmp_path / "c2.safetensors").write_bytes(bytes(size))
+    with opened(tmp_path, limit) as folder:
+        write(folder, 5)
+        assert capsule_files(tmp_path) == ["c2", "c4", "c5"]  # an unreadable one counts, but stays
+        with refuses(ErrorCode.OVER_BUDGET, f"{size} are in unreadable files"):
+            folder.write(make_capsule(name="c6"), buffers, lambda name: True)
+
+
+def test_pins_survive_a_restart_and_go_with_their_capsule(
+    make_capsule, buffers: BufferSet, tmp_path: Path, refuses
+) -> None:
+    size = encode_capsule(make_capsule(name="c0"), buffers, time.time_ns()).nbytes
+    limit = 2 * size + 64
+    with opened(tmp_path, limit) as folder:
+        folder.write(make_capsule(name="c0"), buffers, {"c0"}.__contains__)
+        folder.write(replace(make_capsule(name="c1"), automatic=True), buffers, {"c1"}.__contains__)
+    (tmp_path / ".pins" / "never_came").touch()
+    with opened(tmp_path, limit) as folder:
+        assert [folder.index.is_pinned(name) for name in ("c0", "c1", "never_came")] == [True, False, False]
+        for number in range(2, 5):
+            folder.write(make_capsule(name=f"c{number}"), buffers, unpinned)
+        assert capsule_files(tmp_path) == ["c0", "c4"]
+        folder.write(make_capsule(name="c0"), buffers, unpinned)  # saved again
+        assert folder.index.is_pinned("c0")
+        folder.index.remove("c0")
+    assert list((tmp_path / ".pins").iterdir()) == []
+    with opened(tmp_path, limit) as folder:
+        assert not folder.index.is_pinned("c0")
+
+
+def test_a_file_that_somebody_brought_is_counted(
+    make_capsule, buffers: BufferSet, manifest: Manifest, tmp_path: Path
+) -> None:
+    with opened(tmp_path / "there") as other:
+        path = other.write(make_capsule(name="brought"), buffers, unpinned)
+    with opened(tmp_path / "here") as folder:
+        path.rename(tmp_path / "here" / path.name)
+        assert folder.read("brought", buffers, manifest).boundary.id == "b0"
+        assert folder.index.nbytes == (tmp_path / "here" / path.name).stat().st_size
 
 
 def test_one_process_owns_a_folder(make_capsule, buffers: BufferSet, tmp_path: Path, refuses) -> None:
@@ -113,6 +158,21 @@ def test_one_process_owns_a_folder(make_capsule, buffers: BufferSet, tmp_path: P
     (tmp_path / "file").touch()
     with refuses(ErrorCode.STORAGE, str(tmp_path / "file")):
         CapsuleFolder(tmp_path / "file", PLENTY)
+
+
+def test_the_folder_of_a_killed_process_is_free(make_capsule, buffers: BufferSet, tmp_path: Path, refuses) -> None:
+    def hold(tell: Callable[[str], None]) -> None:
+        folder = CapsuleFolder(tmp_path, PLENTY)
+        while True:
+            tell(str(folder.index.nbytes))
+
+    def second(words: int) -> None:
+        with refuses(ErrorCode.STORAGE, "another process"):
+            CapsuleFolder(tmp_path, PLENTY)
+
+    until_killed(hold, random.Random(0), second)
+    with opened(tmp_path):
+        pass
 
 
 def test_a_full_disk_loses_nothing(
@@ -132,7 +192,7 @@ def test_a_full_disk_loses_nothing(
             finally:
                 resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
             assert sorted(file.name for file in tmp_path.iterdir()) == [".lock", "before_grasp.safetensors"]
-            assert folder.newest(buffers, manifest).capsule.boundary.id == "b0"
+            assert newest(folder, buffers, manifest).capsule.boundary.id == "b0"
 
 
 class Crash(BaseException):
@@ -166,9 +226,9 @@ def test_a_crash_at_any_step_leaves_old_or_new(
                 except Crash:
                     crashed = True
         with opened(path, limit) as folder:
-            newest = folder.newest(buffers, manifest)
-            assert not newest.skipped
-            found.append(newest.capsule.boundary.id)
+            left = newest(folder, buffers, manifest)
+            assert not left.skipped
+            found.append(left.capsule.boundary.id)
             assert not (path / ".aside").exists()
             folder.write(make_capsule(name="next"), buffers, unpinned)
         if not crashed:
@@ -179,31 +239,45 @@ def test_a_crash_at_any_step_leaves_old_or_new(
     print(f"{crash_at} steps")
 
 
+@pytest.mark.parametrize("capsules_kept", [99, 2])
 def test_sigkill_loses_no_acknowledged_capsule(
-    make_capsule, buffers: BufferSet, manifest: Manifest, tmp_path: Path
+    make_capsule, buffers: BufferSet, manifest: Manifest, tmp_path: Path, capsules_kept: int
 ) -> None:
-    capsules = [make_capsule(name=f"c{number % 3}", seed=number, images=50) for number in range(6)]
-    chance = random.Random(0)
-    for _ in range(10):
-        acknowledged = until_killed(lambda tell: keep_writing(tmp_path, capsules, buffers, tell), chance)
-        with opened(tmp_path) as folder:
-            newest = folder.newest(buffers, manifest)
-            assert not newest.skipped
-            if acknowledged:
-                sequence = [capsule.boundary.id for capsule in capsules]
-                later = sequence[(sequence.index(acknowledged) + 1) % len(sequence)]
-                assert newest.capsule.boundary.id in (acknowledged, later)
+    """With room for all the kill meets a save, with room for two also the removal of what must go for it."""
+    capsules = [make_capsule(name=f"c{number}", seed=number, images=50) for number in range(6)]
+    limit = capsules_kept * encode_capsule(capsules[0], buffers, time.time_ns()).nbytes + 64
+    chance, points = random.Random(0), Counter[str]()
+    for _ in range(50):
+        acknowledged = until_killed(lambda tell: keep_writing(tmp_path, limit, capsules, buffers, tell), chance)
+        points[".aside" if (tmp_path / ".aside").exists() else "between"] += 1
+        with opened(tmp_path, limit) as folder:
+            assert not folder.index.unreadable
+            assert "c0" in folder.index  # pinned
+            kept = [each.info.boundary for each in folder.index.newest_first() if each.info.name != "c0"]
+            later = f"b{max((int(acknowledged[1:]) + 1) % 6, 1)}"
+            assert kept[0] in (acknowledged, later)
+            for each in folder.index.newest_first():
+                assert folder.read(each.info.name, buffers, manifest).boundary.id == f"b{each.info.name[1:]}"
+        shutil.rmtree(tmp_path / ".pins")
+    print(f"50 kills, {dict(points)}")
 
 
-def keep_writing(path: Path, capsules: list[Capsule], buffers: BufferSet, tell: Callable[[str], None]) -> None:
-    folder = CapsuleFolder(path, PLENTY)
+def keep_writing(
+    path: Path, limit: int, capsules: list[Capsule], buffers: BufferSet, tell: Callable[[str], None]
+) -> None:
+    folder = CapsuleFolder(path, limit)
+    folder.write(capsules[0], buffers, lambda name: True)
     while True:
-        for capsule in capsules:
+        for capsule in capsules[1:]:
             folder.write(capsule, buffers, unpinned)
             tell(capsule.boundary.id)
 
 
-def until_killed(work: Callable[[Callable[[str], None]], None], chance: random.Random) -> str:
+def until_killed(
+    work: Callable[[Callable[[str], None]], None],
+    chance: random.Random,
+    meanwhile: Callable[[int], None] = lambda words: None,
+) -> str:
     """Run work in a process of its own, kill it a moment after its third word; its last word."""
     reader, writer = os.pipe()
     child = os.fork()
@@ -217,6 +291,7 @@ def until_killed(work: Callable[[Callable[[str], None]], None], chance: random.R
         said = b""
         while said.count(b" ") < 3 and (more := words.read(64)):
             said += more
+        meanwhile(said.count(b" "))
         time.sleep(chance.uniform(0, 0.004))  # the moment of the kill, not a wait for something
         os.kill(child, signal.SIGKILL)
         while more := words.read(64):

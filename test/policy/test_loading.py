@@ -3,25 +3,17 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from flashrt_ros.policy.loading import Policy, load_policy
-from flashrt_ros.policy.processing import Observation
-from flashrt_ros.policy.session import Mode, Session
-from flashrt_ros.policy.writer import CapsuleWriter
 from flashrt_ros.runtime.errors import ErrorCode
 from flashrt_ros.runtime.manifest import differences
 from flashrt_ros.runtime.plan import Plan
-
-SECONDS = 30.0
 
 
 @pytest.fixture
@@ -36,12 +28,6 @@ def edit(path: Path, *keys: str, value: Any) -> None:
         part = part[key]
     part[keys[-1]] = value
     path.write_text(json.dumps(content))
-
-
-def observation(stamp: int) -> Observation:
-    random = np.random.default_rng(stamp)
-    images = {view: random.integers(0, 256, (48, 64, 3), np.uint8) for view in ("front", "wrist")}
-    return Observation(images, random.normal(size=6), stamp)
 
 
 def test_a_loaded_policy_is_captured_and_its_state_is_empty(policy: Policy) -> None:
@@ -123,71 +109,3 @@ def test_weights_that_make_nan_are_refused(copy: Path, refuses) -> None:
     save_file(tensors, file)
     with refuses(ErrorCode.BAD_CHECKPOINT, "policy tiny", "hidden states are not finite"):
         load_policy(copy)
-
-
-CONTINUE = """
-import sys
-from pathlib import Path
-sys.path.insert(0, str(Path(sys.argv[1]).parent))
-from test_loading import SECONDS, observation
-from flashrt_ros.policy.loading import load_policy
-from flashrt_ros.policy.session import Mode, Session
-from flashrt_ros.policy.writer import CapsuleWriter
-
-policy = load_policy(sys.argv[2])
-session = Session(policy)
-writer = CapsuleWriter(sys.argv[3], 1 << 30, policy.plan.buffers, policy.manifest(), session.store.is_pinned)
-found = writer.newest().result(SECONDS)
-assert not found.skipped, found.skipped
-session.store.add(found.capsule)
-assert session.restore(found.capsule.name, Mode.EXACT).prefilled_tokens == 0
-session.observe(observation(3))
-sys.stdout.buffer.write(session.planned().actions.tobytes() + session.act().actions.tobytes())
-writer.close(SECONDS)
-"""
-
-
-def test_another_process_continues_from_a_file_to_the_byte(policy: Policy, checkpoint: Path, tmp_path: Path) -> None:
-    session = Session(policy)
-    writer = CapsuleWriter(tmp_path, 1 << 30, policy.plan.buffers, policy.manifest(), session.store.is_pinned)
-    session.begin("press the button", seed=5)
-    session.observe(observation(1))
-    session.act()
-    session.observe(observation(2))
-    session.act()
-    saved = session.snapshot("before_grasp").capsule
-    assert saved is not None
-    writer.write(saved)
-    session.observe(observation(3))
-    expected = session.planned().actions.tobytes() + session.act().actions.tobytes()
-    assert writer.close(SECONDS)
-    child = subprocess.run(
-        [sys.executable, "-c", CONTINUE, __file__, str(checkpoint), str(tmp_path)],
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
-    assert child.returncode == 0, child.stderr.decode()
-    assert child.stdout == expected
-
-
-def test_a_foreign_file_is_rebuilt_from_its_recipe(policy: Policy, tmp_path: Path, copy: Path) -> None:
-    session = Session(policy)
-    session.begin("press the button", seed=5)
-    session.observe(observation(1))
-    expected = session.act()
-    saved = session.snapshot("theirs").capsule
-    assert saved is not None
-    writer = CapsuleWriter(tmp_path / "c", 1 << 30, policy.plan.buffers, policy.manifest(), session.store.is_pinned)
-    writer.write(saved)
-    assert writer.close(SECONDS)
-    edit(copy / "config.json", "flashrt", "name", value="other")
-    other = load_policy(copy)
-    theirs = Session(other)
-    writer = CapsuleWriter(tmp_path / "c", 1 << 30, other.plan.buffers, other.manifest(), theirs.store.is_pinned)
-    assert writer.newest().result(SECONDS).capsule is None
-    theirs.store.add(writer.read("theirs", foreign=True).result(SECONDS))
-    report = theirs.restore("theirs", Mode.EXACT, rebuild=True)
-    assert report.rebuilt
-    np.testing.assert_array_equal(theirs.planned().actions, expected.actions)
-    assert writer.close(SECONDS)

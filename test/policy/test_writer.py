@@ -59,7 +59,7 @@ def test_tells_when_a_capsule_is_durable(writer: CapsuleWriter, make_capsule, tm
     assert writer.read("c1").result(SECONDS).boundary.id == "b1"
     writer.remove("c2").result(SECONDS)
     assert not writer.is_durable("c2")
-    assert writer.newest().result(SECONDS).capsule.name == "c1"
+    assert writer.resume_point().result(SECONDS).capsule.name == "c1"
 
 
 def test_never_waits_for_the_disk(writer: CapsuleWriter, disk: Disk, make_capsule, refuses) -> None:
@@ -158,7 +158,7 @@ def test_close_finishes_and_lets_the_folder_go(
     with refuses(ErrorCode.INACTIVE, "closed"):
         first.write(make_capsule()).result(0)
     second = take()
-    assert second.newest().result(SECONDS).capsule.name == "c2"
+    assert second.resume_point().result(SECONDS).capsule.name == "c2"
     assert second.is_durable("c2")
     assert second.close(SECONDS)
 
