@@ -97,6 +97,7 @@ class Trainer:
         fused = device.type == "cuda"
         self._optimizer = torch.optim.AdamW(groups, lr=settings.rate, betas=(0.9, 0.98), fused=fused)
         self._buckets = _buckets(dataset)
+        self._pool = torch.cuda.graph_pool_handle() if fused else None  # graphs run one after another: one memory
         self._graphs: dict[int, Callable[..., tuple[Tensor, ...]]] = {}
 
     def run_step(self) -> dict[str, float]:
@@ -160,7 +161,7 @@ class Trainer:
             return compute(*arguments)
         if number not in self._graphs:
             samples = (*(x.clone() for x in arguments[: -len(names)]), *self.weights.values())
-            graphed: Any = torch.cuda.make_graphed_callables(compute, samples)
+            graphed: Any = torch.cuda.make_graphed_callables(compute, samples, pool=self._pool)
             self._graphs[number] = graphed
         return self._graphs[number](*arguments)
 
