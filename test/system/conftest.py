@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 VIEWS = ("front", "wrist")
 RATE = 10.0
 PERIOD = 1.0 / RATE
+BUDGET_MIB = 24
 PATIENCE = 30.0  # s; far beyond what anything here takes
 
 if importlib.util.find_spec("rclpy") is None:
@@ -254,6 +255,7 @@ class Nodes:
                 **shared,
                 "checkpoint": checkpoint,
                 "capsule_folder": folder / "capsules",
+                "capsule_budget": BUDGET_MIB,
                 "gate_timeout": 5.0,
                 "observation_timeout": 2.0,
             },
@@ -317,7 +319,7 @@ def contract(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def spun() -> Iterator[Node]:
     """A node of the test's own, spun by a thread."""
     context = Context()
@@ -339,21 +341,21 @@ def spun() -> Iterator[Node]:
     context.try_shutdown()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def robot(spun: Node) -> Robot:
     return Robot(spun)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def client(spun: Node) -> Client:
     return Client(spun)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def nodes(
     client: Client, robot: Robot, contract: Path, checkpoint: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Nodes]:
-    """Both nodes, active; the tests of a module share them."""
+    """Both nodes, active; all tests share them."""
     started = Nodes(tmp_path_factory.mktemp("nodes"), client, contract, checkpoint)
     try:
         started.start_both()

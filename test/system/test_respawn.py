@@ -20,6 +20,11 @@ HEARTBEAT_TIMEOUT = 0.5
 SLACK = 0.25  # s, of a busy machine
 
 
+def capsule(client: Any, name: str) -> Any:
+    """A capsule as it is listed."""
+    return next(each for each in client.call("list_capsules").capsules if each.name == name)
+
+
 def held_after(client: Any, robot: Any, until: Any, closed_at: float) -> None:
     """The safety action alone follows a closed gate: the last command once more."""
     ticks = len(client.ticks)
@@ -35,7 +40,7 @@ def test_a_killed_policy_node_leaves_a_held_arm_and_comes_back_at_its_newest_dur
     saved = client.call("snapshot", name="kept")
     assert saved.error_code == ErrorCode.NONE
     until(lambda: client.state.durable_boundary == saved.boundary, lambda: f"{saved.boundary} in {client.state}")
-    kept = next(each for each in client.call("list_capsules").capsules if each.name == "kept")
+    digest = until(lambda: capsule(client, "kept").sha256, "its digest")
     until(lambda: client.gate.open and client.ticks[-1].active, "motion")
     states, epoch, killed = len(client.states), client.gate.epoch, time.time()
     nodes.started["policy_node"].kill()
@@ -52,9 +57,8 @@ def test_a_killed_policy_node_leaves_a_held_arm_and_comes_back_at_its_newest_dur
     until(lambda: client.gate.epoch == client.state.epoch, "the gate to follow")
     assert client.state.boundary == client.state.durable_boundary == saved.boundary
     assert client.state.position == saved.position
-    (found,) = client.call("list_capsules").capsules
-    assert (found.name, found.instruction) == ("kept", "press the button that lit up")
-    assert until(lambda: client.call("list_capsules").capsules[0].sha256, "its digest") == kept.sha256
+    assert until(lambda: capsule(client, "kept").sha256, "its digest") == digest
+    assert capsule(client, "kept").instruction == client.state.instruction == "press the button that lit up"
     assert len(robot.commands) == commands
     client.move()
     assert all(before.epoch <= after.epoch for before, after in pairwise(client.states))
