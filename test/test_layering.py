@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "flashrt_ros"
 LEVEL = {"runtime": 0, "models": 1, "policy": 2, "node": 3, "demo": 4, "tools": 4}
 NO_ROS = ("runtime", "models", "policy")
-ROS = {"rclpy", "rcl_interfaces", "flashrt_interfaces", "sensor_msgs", "std_msgs", "std_srvs", "builtin_interfaces"}
+ROS = {"rclpy", "rcl_interfaces", "flashrt_interfaces", "builtin_interfaces"}
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -47,7 +47,7 @@ def violations(path: Path) -> list[str]:
         above = layer(name)
         if above and above != own and LEVEL[above] >= LEVEL[own] and {own, above} != {"tools", "demo"}:
             found.append(f"{own} imports {name}")
-        if own in NO_ROS and name.split(".")[0] in ROS:
+        if own in NO_ROS and (name.split(".")[0] in ROS or name.split(".")[0].endswith("_msgs")):
             found.append(f"{own} imports ROS: {name}")
     return found
 
