@@ -39,7 +39,7 @@ setup(
         installed("config", "*.yaml"),
     ],
     install_requires=[*requirements("base"), "torch>=2.6"],
-    extras_require={group: requirements(group) for group in ("demo", "test", "train", "lint", "cuda")},
+    extras_require={group: requirements(group) for group in ("demo", "test", "train", "lint", "cuda", "ray")},
     zip_safe=False,
     entry_points={
         "console_scripts": [

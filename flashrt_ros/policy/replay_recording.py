@@ -47,6 +47,7 @@ class Recording:
     Attributes:
         parts: the contract's inputs; the joints are under "state".
         records: the log of boundaries, in its order; empty: the bag has none.
+        times: when each of them was recorded, ns.
         other: messages of our other types and of the clock, by the last part of their type's name.
         commands: of the contract's command topic.
         troubles: what is wrong with the bag, where it can be used all the same.
@@ -56,6 +57,7 @@ class Recording:
     contract: Contract
     parts: dict[str, Part]
     records: list[Record]
+    times: list[int]
     other: dict[str, list[Timed]]
     commands: list[Timed]
     troubles: list[str]
@@ -71,7 +73,9 @@ def read_recording(bag: Bag, contract: Contract) -> Recording:
     topics = {part.topic: part for part in parts.values()}
     command = _find(bag, contract.action.command.topic)
     ours = {topic: name for topic, kind in bag.types.items() if (name := _our_name(kind))}
-    found = Recording(bag, contract, parts, [], {name: [] for name in (*_OURS[1:], "Clock")}, [], list(bag.troubles))
+    found = Recording(
+        bag, contract, parts, [], [], {name: [] for name in (*_OURS[1:], "Clock")}, [], list(bag.troubles)
+    )
     for topic, time, raw in bag.messages([*topics, *ours, *([command] if command else [])]):
         if topic in topics:
             _note_stamp(topics[topic], time, raw)
@@ -79,6 +83,7 @@ def read_recording(bag: Bag, contract: Contract) -> Recording:
             found.commands.append(Timed(time, bag.decode(topic, raw)))
         elif ours[topic] == _OURS[0]:
             found.records.append(record_of(bag.decode(topic, raw)))
+            found.times.append(time)
         else:
             found.other[ours[topic]].append(Timed(time, bag.decode(topic, raw)))
     _check_order(found)

@@ -1,0 +1,276 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Gives the chunks of a replay to the controller of command_node, in the order in which it got them, without waiting.
+
+A bag does not say when a message reached command_node; what command_node said itself does: a gate's change tells when
+it took the policy's state, and the first executed row of a chunk tells at which tick it had that chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flashrt_ros.policy.contract import Contract
+from flashrt_ros.policy.controller import Controller, ExecutedTick
+from flashrt_ros.policy.gate import Gate, GateState
+from flashrt_ros.policy.lockstep import LockstepController
+from flashrt_ros.policy.replay_record import STATE
+from flashrt_ros.policy.replay_recording import Recording, Timed, stamp_of
+from flashrt_ros.policy.timed import TimedController
+
+_BEFORE_TICK, _TICK, _STATE, _CHUNK = range(4)
+"""Order of the events of one instant; a chunk counts as before the tick where a timer paces the ticks."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentCommand:
+    """Joint targets [joints] of a tick; `safety`: sent by a closed gate."""
+
+    positions: NDArray[np.float64]
+    safety: bool
+
+
+@dataclass(slots=True)
+class Hands:
+    """What a controller sent, by the tick's stamp (ns), and how its gate changed."""
+
+    commands: dict[int, SentCommand] = field(default_factory=dict)
+    ticks: dict[int, ExecutedTick] = field(default_factory=dict)
+    gates: list[GateState] = field(default_factory=list)
+    is_open: Callable[[], bool] = lambda: False
+
+    def command(self, stamp: int, positions: NDArray[np.float64]) -> None:
+        """Take a command."""
+        self.commands[stamp] = SentCommand(np.array(positions), not self.is_open())
+
+    def executed(self, tick: ExecutedTick) -> None:
+        """Take a tick; the last word on it counts."""
+        self.ticks[tick.stamp] = tick
+
+    def gate(self, state: GateState) -> None:
+        """Take a change of the gate."""
+        self.gates.append(state)
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    at: int
+    phase: int
+    order: int
+    apply: Callable[[Controller], None]
+
+
+def replay_hands(recording: Recording, actions: Mapping[int, NDArray[np.float64]]) -> Hands | None:
+    """Run the controller over a recording.
+
+    Args:
+        recording: of both nodes' topics.
+        actions: by the position of an ActionChunk message in the recording: the rows to run instead of its own.
+
+    Returns:
+        What it sent from the first raised epoch on; None where the bag does not tell what command_node did.
+    """
+    gates = recording.other["Gate"]
+    if not gates or not recording.other["Executed"] or not recording.other["PolicyState"]:
+        return None
+    hands, clock = Hands(), _Clock()
+    controller = _controller(recording.contract, gates[0].message, hands, clock)
+    events = _Events(recording, actions).all()
+    for event in sorted(events, key=lambda event: (event.at, event.phase, event.order)):
+        clock.now = max(clock.now, event.at)
+        event.apply(controller)
+    return hands
+
+
+def recorded_hands(recording: Recording) -> Hands:
+    """What the bag says that command_node sent."""
+    hands = Hands()
+    for timed in recording.other["Executed"]:
+        m = timed.message
+        stamp = stamp_of(m.stamp)
+        hands.executed(ExecutedTick(stamp, m.epoch, m.active, m.chunk_id, m.cursor, m.remaining, m.steps, m.infer))
+    for timed in recording.other["Gate"]:
+        hands.gates.append(_gate_state(timed.message))
+    for timed in recording.commands:
+        command = _command(timed.message, recording.contract.action.joints)
+        if command is not None:
+            stamp, positions = command
+            tick = hands.ticks.get(stamp)
+            hands.commands[stamp] = SentCommand(positions, tick is None or not tick.active)
+    return hands
+
+
+@dataclass(slots=True)
+class _Clock:
+    now: int = 0
+
+
+def _controller(contract: Contract, first: Any, hands: Hands, clock: _Clock) -> Controller:
+    gate = Gate(epoch=first.epoch, enabled=first.enabled, dry_run=first.dry_run, exact_allowed=True, now=0)
+    controller: Controller
+    if contract.lockstep is not None:
+        controller = LockstepController(contract, hands, gate, lambda: clock.now, contract.lockstep.apply_after)
+    else:
+        controller = TimedController(contract, hands, gate, lambda: clock.now)
+    hands.is_open = lambda: gate.open
+    controller.activate()
+    controller.policy_state(first.epoch, running=False, step_limit=0, reason="")
+    return controller
+
+
+class _Events:
+    """What happened to command_node, each with the tick that it belongs to."""
+
+    def __init__(self, recording: Recording, actions: Mapping[int, NDArray[np.float64]]) -> None:
+        self._recording = recording
+        self._actions = actions
+        self._lockstep = recording.contract.lockstep is not None
+        self._gates = [_gate_state(timed.message) for timed in recording.other["Gate"]]
+        self._ticks = {stamp_of(timed.message.stamp) for timed in recording.other["Executed"]}
+        first = recording.other["Gate"][0].message
+        self._since = first.epoch + first.open
+
+    def all(self) -> list[_Event]:
+        return [*self._instants(), *self._states(), *self._outside(), *self._chunks()]
+
+    def _instants(self) -> list[_Event]:
+        """Measured joints, and what makes the controller tick."""
+        bag, part = self._recording.bag, self._recording.parts[STATE]
+        measured = {}
+        for topic, _, raw in bag.messages([part.topic]):
+            message = bag.decode(topic, raw)
+            measured[stamp_of(message.header.stamp)] = (message.name, message.position)
+        clock = {stamp_of(timed.message.clock) for timed in self._recording.other["Clock"]}
+        if self._lockstep:
+            # The recorder may have come later than command_node: of instants before it there is the command alone,
+            # which held the joints as they were measured.
+            joints = self._recording.contract.action.joints
+            measured = {at: (joints, sent.positions) for at, sent in self._sent().items()} | measured
+            clock |= set(measured)
+        events = [_Event(at, _BEFORE_TICK, 0, _measure(*state, at)) for at, state in measured.items()]
+        return [*events, *(_Event(at, _TICK, 0, _tick(at)) for at in (clock if self._lockstep else self._ticks))]
+
+    def _sent(self) -> dict[int, SentCommand]:
+        return recorded_hands(self._recording).commands
+
+    def _states(self) -> list[_Event]:
+        events, known = [], set()
+        for order, timed in enumerate(self._recording.other["PolicyState"]):
+            m = timed.message
+            running = m.state == 1
+            key = (m.epoch, running)
+            if m.epoch < self._since or key in known:
+                continue
+            known.add(key)
+            at = self._adopted(m.epoch, running, timed)
+            events.append(_Event(at, _STATE, order, _state(m.epoch, running, m.step_limit, m.reason)))
+        return events
+
+    def _outside(self) -> list[_Event]:
+        """What people and watchdogs did to the gate, which nothing else in the bag tells of."""
+        events = []
+        for order, (timed, gate) in enumerate(zip(self._recording.other["Gate"], self._gates, strict=True)):
+            action = _OUTSIDE.get(gate.reason.partition(":")[0])
+            if action is not None and order:
+                events.append(_Event(stamp_of(timed.message.stamp), _STATE, order, action))
+        return events
+
+    def _chunks(self) -> list[_Event]:
+        first: dict[tuple[int, int], int] = {}
+        for timed in self._recording.other["Executed"]:
+            m = timed.message
+            first.setdefault((m.epoch, m.chunk_id), stamp_of(m.stamp))
+        events = []
+        for order, timed in enumerate(self._recording.other["ActionChunk"]):
+            m = timed.message
+            at = first.get((m.epoch, m.chunk_id))
+            if at is None and self._ended_by_a_fault(m.epoch):
+                at = self._tick_at(timed)
+            if at is not None and m.epoch >= self._since:
+                phase = _CHUNK if self._lockstep else _BEFORE_TICK
+                events.append(_Event(at, phase, order, _chunk(m, self._actions.get(order))))
+        return events
+
+    def _adopted(self, epoch: int, running: bool, timed: Timed) -> int:
+        """When command_node took a state: what its gate said then, else the tick at which it was published."""
+        for timed_gate in self._recording.other["Gate"]:
+            m = timed_gate.message
+            armed = m.reason.partition(":")[0] in ("waiting", "spent", "disabled", "released") or m.open
+            if m.epoch == epoch and (armed or not running):
+                return stamp_of(m.stamp)
+        return self._tick_at(timed)
+
+    def _ended_by_a_fault(self, epoch: int) -> bool:
+        tokens = {gate.reason.partition(":")[0] for gate in self._gates if gate.epoch == epoch}
+        return bool(tokens & {"start_tolerance", "bad_chunk"})
+
+    def _tick_at(self, timed: Timed) -> int:
+        """The newest tick that had been recorded before a message was."""
+        told = [t for t in self._recording.other["Executed"] if t.time <= timed.time]
+        return stamp_of(told[-1].message.stamp) if told else 0
+
+
+def _measure(names: Sequence[str], positions: Any, at: int) -> Callable[[Controller], None]:
+    return lambda controller: controller.measured(names, positions, at)
+
+
+def _tick(stamp: int) -> Callable[[Controller], None]:
+    def tick(controller: Controller) -> None:
+        if isinstance(controller, LockstepController):
+            controller.clock(stamp)
+        elif isinstance(controller, TimedController):
+            controller.tick()
+
+    return tick
+
+
+def _state(epoch: int, running: bool, step_limit: int, reason: str) -> Callable[[Controller], None]:
+    return lambda controller: controller.policy_state(epoch, running=running, step_limit=step_limit, reason=reason)
+
+
+def _chunk(m: Any, rows: NDArray[np.float64] | None) -> Callable[[Controller], None]:
+    data = m.data if rows is None else rows.ravel()
+    return lambda controller: controller.chunk(
+        epoch=m.epoch,
+        chunk_id=m.chunk_id,
+        observation_stamp=stamp_of(m.observation_stamp),
+        names=m.joint_names,
+        data=data,
+        horizon=m.horizon,
+        start=m.start,
+        dt=stamp_of(m.dt),
+        exact=m.exact,
+    )
+
+
+def _gate_state(m: Any) -> GateState:
+    return GateState(m.epoch, m.open, m.dry_run, m.enabled, stamp_of(m.closed_at), m.reason)
+
+
+def _command(message: Any, joints: tuple[str, ...]) -> tuple[int, NDArray[np.float64]] | None:
+    """Stamp and positions in the contract's order; None for a type without a stamp."""
+    if not hasattr(message, "header"):
+        return None
+    names = message.name if hasattr(message, "name") else message.joint_names
+    values = message.position if hasattr(message, "position") else message.points[0].positions
+    by_name = dict(zip(names, values, strict=True))
+    return stamp_of(message.header.stamp), np.array([by_name[joint] for joint in joints], np.float64)
+
+
+def _hold(controller: Controller) -> None:
+    controller.hold()
+
+
+_OUTSIDE: dict[str, Callable[[Controller], None]] = {
+    "hold": _hold,
+    "released": lambda controller: controller.release(),
+    "disabled": lambda controller: controller.enable(False),
+    "enabled": lambda controller: controller.enable(True),
+    "heartbeat": lambda controller: controller.heartbeat_lost(),
+    "inactive": lambda controller: controller.deactivate(),
+}
