@@ -253,7 +253,9 @@ class Client:
     def send(self, service: str, /, **fields: Any) -> Any:
         """Call a service (its name in snake case) and return the future."""
         kind = _LIFECYCLE.get(service) or getattr(srv, "".join(word.title() for word in service.split("_")))
-        client = self._services.setdefault(service, self._node.create_client(kind, f"policy/{service}"))
+        if service not in self._services:
+            self._services[service] = self._node.create_client(kind, f"policy/{service}")
+        client = self._services[service]
         assert client.wait_for_service(20.0), service
         return client.call_async(kind.Request(**fields))
 
@@ -287,14 +289,13 @@ class Client:
         assert self._action.wait_for_server(20.0)
         return Run(self._action, action.RunPolicy.Goal(**fields))
 
+    def capsule(self, name: str) -> Any:
+        """What the list says of a capsule."""
+        return next(capsule for capsule in self.call("list_capsules").capsules if capsule.name == name)
+
     def digest(self, name: str) -> str:
         """The digest of a capsule's state."""
-
-        def found() -> str:
-            listed = self.call("list_capsules").capsules
-            return str(next(capsule.sha256 for capsule in listed if capsule.name == name))
-
-        return wait(found, what=f"the digest of {name}")
+        return wait(lambda: str(self.capsule(name).sha256), what=f"the digest of {name}")
 
     def live_digest(self) -> str:
         """The digest of the live state."""

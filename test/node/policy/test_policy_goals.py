@@ -176,6 +176,22 @@ def test_exact_takes_the_planned_chunk_up_again_where_it_was(
     assert run.result().reason == "restored"
 
 
+def test_a_closed_gate_has_nothing_planned_and_nothing_observed(
+    arm: Any, client: Any, wait_for: Callable[..., Any]
+) -> None:
+    client.run(instruction="lift the cup", step_limit=5).result()
+    client.call("snapshot", name="goal.closed")
+    arm.auto = False
+    client.call("restore", name="goal.closed", mode=EXACT)
+    wait_for(lambda: client.diagnostics["input front"].message == "nothing has come")
+    run = client.run()
+    wait_for(lambda: arm.running)
+    arm.tick(infer=True)
+    assert not arm.newest_chunk(after=len(arm.chunks)).exact
+    run.cancel()
+    run.result()
+
+
 def _cursor_is_known(client: Any, cursor: int) -> bool:
     """Save the state once the session has been told how far the chunk was executed."""
     client.call("drop_capsule", name=f"goal.exact.{cursor}")

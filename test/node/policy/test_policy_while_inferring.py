@@ -27,9 +27,14 @@ def inferring(
     run = client.run(instruction="lift the cup")
     wait_for(lambda: arm.running)
     arm.tick(infer=True)
-    wait_for(lambda: client.call("snapshot", name=f"look.{time.monotonic_ns()}").capsule.boundary_kind == "observe")
+    wait_for(lambda: looked_at(client).boundary_kind == "observe", what="the inference")
     assert not arm.chunks
     return run
+
+
+def looked_at(client: Any) -> Any:
+    """The last committed boundary."""
+    return client.call("snapshot", name=f"look.{time.monotonic_ns()}").capsule
 
 
 def test_snapshot_and_list_do_not_wait_for_it(arm: Any, client: Any, inferring: Any) -> None:
@@ -61,3 +66,24 @@ def test_a_verb_cancels_it_and_its_chunk_never_comes(
     chunk = arm.newest_chunk()
     assert [chunk.epoch for chunk in arm.chunks] == [arm.epoch]
     assert chunk.epoch > epoch
+
+
+def test_at_the_step_limit_it_is_finished_so_that_the_state_depends_on_the_steps_alone(
+    arm: Any, client: Any, inferring: Any, wait_for: Callable[..., Any]
+) -> None:
+    arm.take(arm.newest_chunk())
+    inferring.cancel()
+    inferring.result()
+    run = client.run(step_limit=2)
+    wait_for(lambda: arm.running)
+    arm.tick(infer=True)
+    arm.take(arm.newest_chunk(after=1))
+    arm.tick(infer=True)
+    wait_for(lambda: looked_at(client).boundary_kind == "observe", what="the second inference")
+    arm.tick()
+    arm.close("step_limit")
+    result = run.result()
+    assert (result.error_code, result.reason, result.steps) == (ErrorCode.NONE, "step_limit", 2)
+    saved = looked_at(client)
+    assert (saved.boundary_kind, saved.boundary) == ("act", result.final_boundary)
+    assert len(arm.chunks) == 3
