@@ -37,7 +37,8 @@ class CapsuleKeeper:
     ) -> None:
         """`on_durable` is called with the id of a boundary that is safe on the disk from now on."""
         self.store = store
-        self.tiers = CapsuleTiers(store, writer, policy.manifest())
+        self._manifest = policy.manifest()
+        self.tiers = CapsuleTiers(store, writer, self._manifest)
         self.log_trouble = ""
         """Why the newest inputs are not on the disk; empty: they are, or will be."""
         self._trouble = ""
@@ -53,7 +54,11 @@ class CapsuleKeeper:
         return self._trouble or self.log_trouble
 
     def keep(self, capsule: Capsule) -> None:
-        """Write a new capsule to the folder, some time."""
+        """Write a capsule to the folder, some time; one that lies there already is only marked as used."""
+        file = self._writer.file(capsule.name)
+        if file is not None and file.info.boundary == capsule.boundary.id and self._writer.is_durable(capsule.name):
+            self._writer.use(capsule.name)
+            return
         self._digests.forget(capsule.name)
         self._digests.get(capsule)
         future = self._writer.write(capsule)
@@ -100,6 +105,16 @@ class CapsuleKeeper:
             capsule = await self._bridge.result(self._writer.read(name, foreign))
         self._add(capsule)
         return f"read from the disk in {(time.perf_counter() - began) * 1e3:.1f} ms"
+
+    async def fetch_if_any(self, name: str) -> None:
+        """Bring a capsule into memory that would save prefilling; it is no error if none fits."""
+        held = self._writer.file(name)
+        if name in self.store or held is None or held.info.manifest != self._manifest:
+            return
+        try:
+            await self.fetch(name)
+        except FlashrtError as error:
+            self._trouble = f"capsule {name} could not be used: {error}"
 
     async def to_disk(self, name: str) -> int:
         """Let a capsule leave memory once it is safe on the disk; the bytes that it freed. Errors as `save`."""

@@ -40,6 +40,13 @@ class GoalStart:
         """Whether the live head stays as it is."""
         return not self._goal.instruction and not self._goal.start_from and not self._goal.retry
 
+    async def fetch(self) -> None:
+        """Bring the capsule that it starts from into memory, while the goal before this one goes on."""
+        if self._goal.start_from:
+            await self._mind.fetch(self._goal.start_from)
+        elif self._goal.instruction:
+            await self._mind.fetch_start(self._goal.instruction)
+
     def check(self) -> None:
         """Raise what would be refused, before anything is disturbed."""
         goal = self._goal

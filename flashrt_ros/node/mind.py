@@ -12,8 +12,9 @@ from flashrt_ros.node.inference import Inference
 from flashrt_ros.node.observer import Observer
 from flashrt_ros.node.recorder import Recorder
 from flashrt_ros.policy.contract import Contract
+from flashrt_ros.policy.episode import start_name
 from flashrt_ros.policy.loading import Policy
-from flashrt_ros.policy.session import Session
+from flashrt_ros.policy.session import EPISODE_START, Session
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 from flashrt_ros.runtime.lineage import Boundary
 from flashrt_ros.runtime.live import not_begun
@@ -47,6 +48,22 @@ class Mind:
                 ErrorCode.BAD_INSTRUCTION, f"the instruction has {len(instruction)} characters, {limit} are allowed"
             )
         self.policy.processor.instruction(instruction)
+
+    async def fetch(self, name: str, foreign: bool = False) -> str:
+        """Bring a capsule into memory before the gate is closed for it; as `CapsuleKeeper.fetch`."""
+        if name == EPISODE_START:
+            head = self.session.head
+            if head is None:
+                raise not_begun()
+            name = start_name(head.instruction)
+        return await self.keeper.fetch(name, foreign)
+
+    async def fetch_start(self, instruction: str) -> None:
+        """Bring the kept start of an episode into memory if the disk has it; empty: of the present instruction."""
+        head = self.session.head
+        wanted = instruction or (head.instruction if head is not None else "")
+        if wanted:
+            await self.keeper.fetch_if_any(start_name(wanted))
 
     def deviation(self, measured: tuple[float, ...]) -> float:
         """Largest difference between joints measured earlier and the newest ones, rad or m; 0: one is not known."""

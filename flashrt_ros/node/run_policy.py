@@ -111,6 +111,7 @@ class RunPolicy:
     async def _start(self, mind: Mind, goal: action.RunPolicy.Goal, run: PolicyRun) -> Started:
         """Bring session and gate to where the goal begins."""
         start, control = GoalStart(mind, goal), self._control
+        await start.fetch()
         with self._motion.one_at_a_time("run_policy"):
             start.check()
             if start.continues and not control.spent:

@@ -41,21 +41,27 @@ class Verbs:
         serve(node, log, srv.SampleActions, "~/sample_actions", self._sample_actions)
 
     async def _snapshot(self, request: srv.Snapshot.Request, response: srv.Snapshot.Response) -> Any:
+        self._mind().keeper.tiers.check_new(request.name)
         return await self._save(response, lambda mind: mind.session.snapshot(request.name, request.pinned))
 
     async def _fork(self, request: srv.Fork.Request, response: srv.Fork.Response) -> Any:
+        self._mind().keeper.tiers.check_new(request.name)
         return await self._save(response, lambda mind: mind.session.fork(request.name, request.label))
 
     async def _restore(self, request: srv.Restore.Request, response: srv.Restore.Response) -> Any:
-        mind, mode = self._mind(), _mode(request.mode)
+        mode = _mode(request.mode)
         self._motion.check_exact(mode is Mode.EXACT)
+        fetched = await self._mind().fetch(request.name, request.rebuild)
+        mind = self._mind()
 
         def check() -> None:
             mind.session.check_restore(request.name, request.rebuild)
 
-        return await self._move(
+        filled = await self._move(
             "restored", response, check, lambda: mind.session.restore(request.name, mode, request.rebuild)
         )
+        filled.note = "; ".join(part for part in (fetched, filled.note) if part)
+        return filled
 
     async def _rollback(self, request: srv.Rollback.Request, response: srv.Rollback.Response) -> Any:
         mind, mode = self._mind(), _mode(request.mode)
@@ -68,6 +74,7 @@ class Verbs:
         )
 
     async def _reset(self, request: srv.Reset.Request, response: srv.Reset.Response) -> Any:
+        await self._mind().fetch_start(request.instruction)
         mind = self._mind()
 
         def check() -> None:

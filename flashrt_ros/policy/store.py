@@ -83,6 +83,11 @@ class CapsuleStore:
                 raise FlashrtError(ErrorCode.PINNED, f"capsule {name} is the start of the running episode; it stays")
             return self._remove(name)
 
+    def forget(self, name: str) -> None:
+        """Remember no more that a capsule of that name was evicted: it is gone from the disk too."""
+        with self._lock:
+            self._evicted.pop(name, None)
+
     def pin(self, name: str, pinned: bool = True) -> None:
         """Protect a capsule from eviction and dropping, or no longer; errors as `get`."""
         with self._lock:

@@ -95,6 +95,7 @@ class CapsuleTiers:
         on_disk = self.on_disk(name)
         freed = 0 if on_disk and name not in self._store else self._store.drop(name).nbytes
         if on_disk:
+            self._store.forget(name)
             self._writer.remove(name)
         return freed
 

@@ -84,10 +84,13 @@ def test_a_saved_capsule_comes_back_from_the_disk(client: Any, name: str) -> Non
     assert (saved.error_code, saved.capsule.durable) == (ErrorCode.NONE, True)
     assert saved.path.endswith(f"{name}.safetensors")
     assert client.call("load_capsule", name=name).error_code == ErrorCode.DUPLICATE_NAME
-    client.call("drop_capsule", name=name)
+    assert client.call("drop_capsule", name=name, keep_file=True).bytes_freed == saved.capsule.bytes
+    assert client.capsule(name).tier == "disk"
     loaded = client.call("load_capsule", name=name)
-    assert (loaded.error_code, loaded.path) == (ErrorCode.NONE, saved.path)
+    assert (loaded.error_code, loaded.path, loaded.capsule.tier) == (ErrorCode.NONE, saved.path, "host")
     assert client.digest(name) == digest
+    client.call("drop_capsule", name=name)
+    assert client.call("load_capsule", name=name).error_code == ErrorCode.UNKNOWN_CAPSULE
 
 
 @pytest.mark.parametrize(
