@@ -256,6 +256,7 @@ class Nodes:
                 "checkpoint": checkpoint,
                 "capsule_folder": folder / "capsules",
                 "capsule_budget": BUDGET_MIB,
+                "capsule_folder_limit": BUDGET_MIB,
                 "gate_timeout": 5.0,
                 "observation_timeout": 2.0,
             },

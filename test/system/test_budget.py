@@ -1,6 +1,6 @@
 # Copyright 2026 the flashrt_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""The memory for capsules is full: what goes, what stays, and what is answered."""
+"""The room for capsules is full: what goes, what stays, and what is answered."""
 
 from __future__ import annotations
 
@@ -26,15 +26,20 @@ def held(nodes: Any, client: Any) -> Iterator[str]:
         client.call("drop_capsule", name=capsule.name)
 
 
-def test_an_evicted_capsule_is_told_from_an_unknown_one(client: Any, held: str) -> None:
-    saved = (client.call("snapshot", name=f"some.{number}") for number in range(MANY))
-    evicting = next(response for response in saved if response.note)
-    assert evicting.error_code == ErrorCode.NONE
-    assert "before" in evicting.note
+def test_a_capsule_evicted_from_memory_and_disk_is_told_from_an_unknown_one(client: Any, until: Any, held: str) -> None:
+    numbers = iter(range(MANY))
+
+    def gone() -> bool:
+        name = f"some.{next(numbers)}"
+        for verb in ("snapshot", "save_capsule"):
+            assert client.call(verb, name=name).error_code == ErrorCode.NONE
+        return all(capsule.name != "before" for capsule in client.call("list_capsules").capsules)
+
+    until(gone, "the eviction")
+    assert client.call("list_capsules").evictions > 0
     refused = client.call("restore", name="before")
     assert refused.error_code == ErrorCode.EVICTED
     assert "before" in refused.error_msg
-    assert client.call("list_capsules").evictions > 0
     assert client.digest("after") == held
 
 
