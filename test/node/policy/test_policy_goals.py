@@ -183,7 +183,9 @@ def test_a_closed_gate_has_nothing_planned_and_nothing_observed(
     client.call("snapshot", name="goal.closed")
     arm.auto = False
     client.call("restore", name="goal.closed", mode=EXACT)
-    wait_for(lambda: client.diagnostics["input front"].message == "nothing has come")
+    client.diagnostics.clear()
+    wait_for(lambda: "input front" in client.diagnostics)
+    assert client.diagnostics["input front"].message == "nothing has come"
     run = client.run()
     wait_for(lambda: arm.running)
     arm.tick(infer=True)
