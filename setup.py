@@ -49,6 +49,7 @@ setup(
             "demo_tree = flashrt_ros.demo.tree_node:main",
             "demo = flashrt_ros.demo.__main__:main",
             "audit = flashrt_ros.tools.audit:main",
+            "capsule = flashrt_ros.tools.capsule:main",
             "replay = flashrt_ros.tools.replay:main",
             "tiny_checkpoint = flashrt_ros.tools.tiny_checkpoint:main",
         ],

@@ -49,7 +49,12 @@ def load(
     store = CapsuleStore(settings.capsule_budget)
     session = RecordedSession(policy, store, settings.journal_budget, device.between_stages, listener=listener)
     writer = CapsuleWriter(
-        settings.folder, settings.folder_limit, policy.plan.buffers, policy.manifest(), store.is_pinned
+        settings.folder,
+        settings.folder_limit,
+        policy.plan.buffers,
+        policy.manifest(),
+        store.is_pinned,
+        log_limit=settings.log_limit,
     )
     return Loaded(policy, session, writer)
 

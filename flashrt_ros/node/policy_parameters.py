@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from rclpy.node import Node
 
 from flashrt_ros.node.parameters import Parameter
 from flashrt_ros.node.recorder import RecorderSettings
+from flashrt_ros.policy.folder_index import default_folder
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 _MIB = 1 << 20
@@ -26,7 +26,8 @@ PARAMETERS = (
     Parameter("journal_budget", 256, "Memory for the boundaries that rollback reaches, MiB.", low=1, high=1 << 20),
     Parameter("capsule_folder", "", "Folder of capsule files; empty: flashrt/<name of the node> below ~/.ros."),
     Parameter("capsule_folder_limit", 4096, "Size of all capsule files together, MiB.", low=1, high=1 << 24),
-    Parameter("restore_on_start", True, "Configure restores the newest capsule of the folder that fits."),
+    Parameter("recipe_log_limit", 256, "Size of the log of inputs beside the capsule files, MiB.", low=1, high=1 << 20),
+    Parameter("restore_on_start", True, "Configure goes on at the newest boundary that is safe in the folder."),
     Parameter("gate_timeout", 1.0, "Seconds that command_node may take to confirm a closed gate.", low=0.05, high=60.0),
     Parameter(
         "observation_timeout",
@@ -57,6 +58,7 @@ class Settings:
     journal_budget: int
     folder: Path
     folder_limit: int
+    log_limit: int
     restore_on_start: bool
 
 
@@ -78,6 +80,7 @@ def read_settings(node: Node) -> Settings:
         journal_budget=node.get_parameter("journal_budget").value * _MIB,
         folder=capsule_folder(node),
         folder_limit=node.get_parameter("capsule_folder_limit").value * _MIB,
+        log_limit=node.get_parameter("recipe_log_limit").value * _MIB,
         restore_on_start=node.get_parameter("restore_on_start").value,
     )
 
@@ -96,7 +99,4 @@ def recorder_settings(node: Node) -> RecorderSettings:
 def capsule_folder(node: Node) -> Path:
     """Where the node keeps its capsule files."""
     given = node.get_parameter("capsule_folder").value
-    if given:
-        return Path(given)
-    home = Path(os.environ.get("ROS_HOME") or Path.home() / ".ros")
-    return home / "flashrt" / node.get_fully_qualified_name().strip("/").replace("/", ".")
+    return Path(given) if given else default_folder(node.get_fully_qualified_name())

@@ -192,6 +192,12 @@ class FolderIndex:
             return 0
 
 
+def default_folder(node: str = "policy") -> Path:
+    """Where a node of that full name keeps its capsules unless it is told otherwise."""
+    home = Path(os.environ.get("ROS_HOME") or Path.home() / ".ros")
+    return home / "flashrt" / node.strip("/").replace("/", ".")
+
+
 def scan(folder: Path) -> tuple[list[Kept], dict[str, FlashrtError]]:
     """The capsule files of a folder whose headers are whole, by name, and why the others are not readable.
 
