@@ -150,7 +150,8 @@ def third_party() -> set[str]:
                 names |= {alias.name.split(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 names.add(node.module.split(".")[0])
-    return names - set(sys.stdlib_module_names) - {"flashrt_ros"}
+    later_standard = {"compression"}  # of Python 3.14
+    return names - set(sys.stdlib_module_names) - later_standard - {"flashrt_ros"}
 
 
 def test_every_import_is_declared() -> None:
