@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from flashrt_ros.policy.capsule_file import encode_capsule
+from flashrt_ros.policy.recipe_log import read_log
 from flashrt_ros.policy.writer import CapsuleWriter
 from flashrt_ros.runtime.buffers import BufferSet
 from flashrt_ros.runtime.errors import ErrorCode
@@ -123,6 +124,24 @@ def test_what_the_size_limit_took_is_not_durable(
     writer.write(make_capsule(name="c1")).result(SECONDS)
     assert [writer.is_durable(name) for name in ("c0", "c1")] == [False, True]
     assert writer.close(SECONDS)
+
+
+def test_the_newest_head_overtakes_those_that_wait(
+    writer: CapsuleWriter, disk: Disk, make_capsule, manifest: Manifest, tmp_path: Path
+) -> None:
+    heads = [make_capsule(seed=number).boundary for number in range(4)]
+    running = writer.follow(heads[0])
+    assert disk.reached.wait(SECONDS)
+    waiting = [writer.follow(head) for head in heads[1:]]
+    assert [future.cancelled() for future in waiting] == [True, True, False]
+    disk.released.set()
+    assert running.result(SECONDS) is heads[0]
+    assert waiting[2].result(SECONDS) is heads[3]
+    recorded = read_log(tmp_path, manifest)
+    assert recorded is not None
+    assert (recorded.boundary, recorded.boundaries) == ("b3", {"b0", "b3"})
+    found = writer.resume_point().result(SECONDS)
+    assert (found.boundary, found.capsule, len(found.events)) == ("b3", None, 4)
 
 
 def test_failures_reach_the_caller_and_the_writer_goes_on(
