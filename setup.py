@@ -42,6 +42,7 @@ setup(
     extras_require={group: requirements(group) for group in ("demo", "test", "train", "lint", "cuda", "ray")},
     zip_safe=False,
     entry_points={
+        "pytest11": ["flashrt_ros = flashrt_ros.testing"],
         "console_scripts": [
             "policy_node = flashrt_ros.node.policy_node:main",
             "command_node = flashrt_ros.node.command_node:main",

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -39,3 +40,18 @@ def require() -> Callable[[str, str], None]:
         pytest.skip(f"{module} cannot be imported: {reason}")
 
     return check
+
+
+@pytest.fixture(scope="session")
+def require_program() -> Callable[[str, Sequence[str], str], str]:
+    """The path of the first program that is there; skip or fail as `require` where none is."""
+
+    def find(name: str, programs: Sequence[str], reason: str) -> str:
+        found = next((path for program in programs if (path := shutil.which(program))), "")
+        if not found and name in os.environ.get("FLASHRT_REQUIRE", "").split(","):
+            pytest.fail(f"none of {', '.join(programs)} is there, and FLASHRT_REQUIRE asks for {name}: {reason}")
+        if not found:
+            pytest.skip(f"none of {', '.join(programs)} is there: {reason}")
+        return found
+
+    return find

@@ -12,7 +12,7 @@ from flashrt_ros.policy.capsule_file import read_capsule
 from flashrt_ros.policy.capsule_info import name_of, read_info
 from flashrt_ros.policy.names import is_name
 from flashrt_ros.policy.replay_record import Record
-from flashrt_ros.policy.session import EPISODE_START, Mode, Session
+from flashrt_ros.policy.session import EPISODE_START, Mode, Session, VerbReport
 from flashrt_ros.runtime.backend import Saved
 from flashrt_ros.runtime.capsule import Capsule
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
@@ -104,7 +104,9 @@ class Held:
         """Restore a capsule from the disk; from its recipe where its bytes do not fit here, which is noted."""
         policy, path = self._session.policy, self._capsules.find(name, boundary)
         capsule = read_capsule(path, policy.plan.buffers, policy.manifest(), foreign=True)
-        return self._restore(capsule, mode)
+        report = self._restore(capsule, mode)
+        self._boundaries[boundary] = report.boundary.id
+        return report.note
 
     def rollback(self, record: Record) -> str:
         """Go back as the log did; where the lineage here is shorter, by the recipe of the head.
@@ -125,10 +127,10 @@ class Held:
         self._restore(Capsule("", "", "", boundary, {}, Saved((), ()), Saved((), ())), Mode(record.mode))
         return f"rebuilt from {len(recipe.events())} inputs, since the replay began behind it"
 
-    def _restore(self, capsule: Capsule, mode: Mode) -> str:
+    def _restore(self, capsule: Capsule, mode: Mode) -> VerbReport:
         held = replace(capsule, name=self._new_name())
         self._session.store.add(held)
-        return self._session.restore(held.name, mode, rebuild=True).note
+        return self._session.restore(held.name, mode, rebuild=True)
 
     def _recipe_before(self, steps: int) -> Recipe | None:
         """The recipe of the boundary so many before the head; None where the head's does not reach so far."""

@@ -84,30 +84,39 @@ def _take(found: Salvage, schemas: dict[int, str], channels: dict[int, str], cod
 
 
 def _records(data: memoryview) -> Iterator[tuple[int, memoryview]]:
+    """Code and body of each record; of a chunk that is cut, what is there."""
     at = 0
     while at < len(data):
         if at + _HEAD.size > len(data):
             raise _CutError("a record's head is not whole")
         code, size = _HEAD.unpack_from(data, at)
         at += _HEAD.size
-        if at + size > len(data):
+        whole = at + size <= len(data)
+        if whole or code == _CHUNK:
+            yield code, data[at : at + size]
+        if not whole:
             raise _CutError(f"a record of {size} bytes ends after {len(data) - at}")
-        yield code, data[at : at + size]
         at += size
 
 
 def _unpacked(chunk: memoryview) -> memoryview:
+    """The records of a chunk; of one that is cut, those before the cut, without its checksum."""
     size, checksum = struct.unpack_from("<QI", chunk, 16)
     compression, rest = _text(chunk[28:])
-    packed = bytes(rest[8 : 8 + int.from_bytes(rest[:8], "little")])
-    unpack = {"": bytes, "lz4": lz4.frame.decompress, "zstd": zstd.decompress}
+    packed = bytes(rest[8:])
+    whole = len(packed) >= int.from_bytes(rest[:8], "little")
+    unpack = {
+        "": lambda packed: packed,
+        "lz4": lambda packed: lz4.frame.LZ4FrameDecompressor().decompress(packed),
+        "zstd": lambda packed: zstd.ZstdDecompressor().decompress(packed),
+    }
+    if compression not in unpack:
+        raise _CutError(f"a chunk is compressed with {compression}")
     try:
         data = unpack[compression](packed)
-    except KeyError:
-        raise _CutError(f"a chunk is compressed with {compression}") from None
     except (RuntimeError, zstd.ZstdError, EOFError) as error:
         raise _CutError(f"a chunk cannot be unpacked: {error}") from error
-    if len(data) != size or (checksum and zlib.crc32(data) != checksum):
+    if whole and (len(data) != size or (checksum and zlib.crc32(data) != checksum)):
         raise _CutError("a chunk's checksum is wrong")
     return memoryview(data)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from flashrt_ros.policy.capsule_info import read_info
@@ -75,6 +76,12 @@ def run_job(job: Job, progress: Progress = lambda what: None) -> Result:
         return Result(job.bag, error=f"{error.code.name}: {error}")
 
 
+@lru_cache(maxsize=1)
+def _load(checkpoint: str, device: str, threads: int) -> Policy:
+    """The policy, kept for the next pass: an episode's start and a restore leave nothing of the one before."""
+    return load_policy(checkpoint, device, threads)
+
+
 class _Replayed:
     def __init__(self, job: Job, progress: Progress) -> None:
         self._job = job
@@ -120,7 +127,8 @@ class _Replayed:
 
     def _run(self, name: str, checkpoint: str, what_if: WhatIf, is_what_if: bool) -> tuple[Run, list[Step]]:
         job, recording = self._job, self._recording
-        policy = load_policy(checkpoint, job.device, self._threads(), self._progress)
+        self._progress(f"{name}: loading {checkpoint}")
+        policy = _load(checkpoint, job.device, self._threads())
         self._order_log(policy)
         records, times, start = self._log.records, self._log.times, self._log.times[0]
         capsules = Capsules(self._capsule_folders())
@@ -233,14 +241,11 @@ def _title(step: Step) -> str:
 
 
 def _taken_at(records: Sequence[Record], name: str, boundary: str) -> int | None:
-    """The record that made a capsule, else the last one before the head went on from its boundary."""
-    found = None
-    for index, record in enumerate(records):
-        if record.boundary != boundary:
-            if found is not None:
-                break
-            continue
-        found = index
-        if record.capsule == name and record.verb in ("snapshot", "resume", "begin"):
+    """The record that made a capsule, else the last one before the head first went on from its boundary."""
+    made = ("snapshot", "resume", "begin")
+    at_boundary = [index for index, record in enumerate(records) if record.boundary == boundary]
+    for index in at_boundary:
+        if records[index].capsule == name and records[index].verb in made:
             return index
-    return found
+    first_stay = [index for rank, index in enumerate(at_boundary) if index - rank == at_boundary[0]]
+    return first_stay[-1] if first_stay else None

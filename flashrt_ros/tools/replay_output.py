@@ -39,7 +39,7 @@ def print_results(results: Sequence[Result], console: Console) -> None:
             table.add_row(escape(result.bag), "", result.verdict)
     console.print(table)
     for result in results:
-        for line in [*_lines(result)]:
+        for line in lines_of(result):
             console.print(f"  {escape(line)}")
     verdict = overall(results)
     console.print(f"[bold]{verdict}[/]: {SENTENCES[verdict]}")
@@ -106,7 +106,7 @@ def _commands(run: Run) -> str:
     return f"{run.commands.compared - len(run.commands.bad)}/{run.commands.compared}"
 
 
-def _lines(result: Result) -> list[str]:
+def lines_of(result: Result) -> list[str]:
     """What is not as it was then."""
     if result.error:
         return [f"{result.bag}: {result.error}"]

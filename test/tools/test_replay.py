@@ -1,0 +1,166 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The command, what it writes, many bags at once, and the fixture for others' tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flashrt_ros.testing import Replayed, replay
+from flashrt_ros.tools import replay_many
+from flashrt_ros.tools.replay import main
+from flashrt_ros.tools.replay_job import Job
+from flashrt_ros.tools.replay_many import ATTEMPTS, run_jobs, run_jobs_on_ray
+from flashrt_ros.tools.replay_result import Result, result_of
+
+__all__ = ["replay"]  # the fixture
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture
+def arguments(bag: Path, checkpoint: Path, contract: Path) -> list[str]:
+    return [str(bag), "--checkpoint", str(checkpoint), "--contract", str(contract)]
+
+
+@pytest.fixture
+def job(bag: Path, checkpoint: Path, contract: Path) -> Job:
+    return Job(str(bag), (str(checkpoint),), contract=str(contract))
+
+
+@pytest.fixture(scope="session")
+def tampered(tape: Any, write_bag: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bag whose second chunk is not what the policy drew."""
+    acts = [n for n, (t, _, m) in enumerate(tape.messages) if t == "/policy/boundary" and m.verb == "act"]
+    messages = list(tape.messages)
+    topic, at, record = messages[acts[1]]
+    messages[acts[1]] = (topic, at, replace(record, output_sha256="0" * 64))
+    return write_bag(tmp_path_factory.mktemp("tampered") / "bag", messages)
+
+
+def test_what_is_written_says_the_same(
+    arguments: list[str], tampered: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = {kind: tmp_path / f"replay.{kind}" for kind in ("json", "junit", "html")}
+    code = main([*arguments, str(tampered), "--seed", "9", *(f"--{kind}={path}" for kind, path in out.items())])
+    assert code == 1
+    printed = capsys.readouterr().out
+    assert "different: something differs" in printed
+    assert "chunk 2, observed at 1.600 s, is the first that differs" in re.sub(r"\s+", " ", printed)
+    data = json.loads(out["json"].read_text())
+    assert (data["verdict"], [r["verdict"] for r in data["results"]]) == ("different", ["equal", "different"])
+    assert [run["name"] for run in data["results"][0]["runs"]] == ["replay", "seed 9"]
+    suites = ElementTree.parse(out["junit"]).getroot().findall("testsuite")
+    assert [(s.get("tests"), s.get("failures"), s.get("errors")) for s in suites] == [("6", "0", "0"), ("6", "1", "0")]
+    page = out["html"].read_text()
+    assert 'id="verdict" class="verdict different"' in page
+    assert page.count("<svg") == 2 * (6 + 3)
+    assert not re.search(r"""(src|href)=["'](?!data:|#)|url\(|@import""", page), "it must need no network"
+
+
+def test_exit_codes(arguments: list[str], tmp_path: Path) -> None:
+    assert main(arguments) == 0
+    assert main([str(tmp_path / "no"), *arguments[1:]]) == 2
+
+
+def test_a_browser_shows_the_verdict(arguments: list[str], tmp_path: Path, require_program: Callable[..., str]) -> None:
+    browser = require_program("chromium", BROWSERS, "no browser shows the report here")
+    page = tmp_path / "replay.html"
+    main([*arguments, "--html", str(page)])
+    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom"]
+    shown = subprocess.run([browser, *options, page.as_uri()], capture_output=True, text=True, check=True, timeout=60)
+    verdict = re.search(r'<strong id="verdict"[^>]*>(\w+)</strong>', shown.stdout)
+    assert verdict is not None, shown.stdout[:2000]
+    assert verdict[1] == "equal"
+    assert shown.stdout.count("<svg") == 9
+
+
+def test_a_result_crosses_processes_whole(job: Job) -> None:
+    (result,) = run_jobs([job], 1)
+    assert result_of(json.loads(json.dumps(result.as_dict()))) == result
+
+
+def without_times(result: Result) -> dict[str, Any]:
+    """A result but for how long things took, and how often they were tried."""
+    data = result.as_dict() | {"attempts": 1}
+    for run in data["runs"]:
+        for chunk in run["chunks"]:
+            chunk["seconds"] = 0.0
+    return data
+
+
+def test_workers_find_the_same_and_one_that_dies_is_replaced(
+    job: Job, tampered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [replace(job, seeds=(9,)), replace(job, bag=str(tampered))]
+    alone = [without_times(result) for result in run_jobs(jobs, 1)]
+    mark = tmp_path / "died"
+    killer = (
+        "import os, pathlib, signal, sys\n"
+        f"mark = pathlib.Path({str(mark)!r})\n"
+        "if 'flashrt_ros.tools.replay_many' in sys.orig_argv and not mark.exists():\n"
+        "    mark.touch(); os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    (tmp_path / "sitecustomize.py").write_text(killer)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{Path(__file__).resolve().parents[2]}")
+    results = run_jobs(jobs, 2)
+    assert mark.exists()
+    assert max(result.attempts for result in results) == 2
+    assert [without_times(result) for result in results] == alone
+
+
+def test_a_worker_that_always_dies_is_an_error(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay_many, "_WORKER", "no_such_module")
+    (result,) = run_jobs([job], 2)
+    assert result.verdict == "failed"
+    assert f"died {ATTEMPTS} times" in result.error
+    assert "no_such_module" in result.error
+
+
+def test_ray_finds_the_same(job: Job, tampered: Path, require: Callable[[str, str], None]) -> None:
+    require("ray", "replays on a cluster")
+    import ray
+
+    jobs = [replace(job, seeds=(9,)), replace(job, bag=str(tampered))]
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
+    try:
+        results = run_jobs_on_ray(jobs, "local")
+    finally:
+        ray.shutdown()
+    assert [without_times(result) for result in results] == [without_times(result) for result in run_jobs(jobs, 1)]
+
+
+def test_without_ray_it_says_what_to_install(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(Exception, match=r"pip install 'flashrt_ros\[ray\]'"):
+        run_jobs_on_ray([job], "local")
+
+
+def test_the_fixture(
+    replay: Callable[..., Replayed], bag: Path, tampered: Path, checkpoint: Path, contract: Path, tmp_path: Path
+) -> None:
+    assert replay(bag, checkpoint, contract=str(contract)).matches()
+    other = replay(tampered, checkpoint, contract=str(contract))
+    assert not other.matches()
+    assert "different; replay: chunk 2, observed at 1.600 s, is the first that differs" in repr(other)
+    other.write_report(tmp_path / "report.html")
+    assert "<svg" in (tmp_path / "report.html").read_text()
+
+
+def test_the_fixture_is_a_plugin(tmp_path: Path) -> None:
+    (tmp_path / "test_incident.py").write_text("def test_incident(replay):\n    assert callable(replay)\n")
+    root = Path(__file__).resolve().parents[2]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "flashrt_ros.testing", "--rootdir", str(tmp_path), "."]
+    environment = os.environ | {"PYTHONPATH": str(root)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
