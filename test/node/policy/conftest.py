@@ -256,7 +256,7 @@ class Client:
         if service not in self._services:
             self._services[service] = self._node.create_client(kind, f"policy/{service}")
         client = self._services[service]
-        assert client.wait_for_service(20.0), service
+        assert client.wait_for_service(60.0), service
         return client.call_async(kind.Request(**fields))
 
     def call(self, service: str, /, timeout: float = 20.0, **fields: Any) -> Any:
@@ -286,7 +286,7 @@ class Client:
         return str(self.call("get_state").current_state.label)
 
     def run(self, **fields: Any) -> Run:
-        assert self._action.wait_for_server(20.0)
+        assert self._action.wait_for_server(60.0)
         return Run(self._action, action.RunPolicy.Goal(**fields))
 
     def capsule(self, name: str) -> Any:
