@@ -37,7 +37,9 @@ def shard_file(folder: Path, number: int) -> Path:
     return folder / f"{number:06d}.safetensors"
 
 
-def write_shards(folder: Path, policy: Path, count: int, workers: int, renderer: str) -> Iterator[int]:
+def write_shards(
+    folder: Path, policy: Path, count: int, workers: int, renderer: str, size: int = SHARD
+) -> Iterator[int]:
     """Write the shards that are not there yet; yields the number of each one that is done.
 
     Args:
@@ -46,10 +48,12 @@ def write_shards(folder: Path, policy: Path, count: int, workers: int, renderer:
         count: shards in all.
         workers: processes.
         renderer: "auto", "egl" or "drawn"; where it is not drawn, every third demonstration is.
+        size: demonstrations in a shard.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    missing = [number for number in range(count) if not shard_file(folder, number).exists()]
-    yield from (number for number in range(count) if number not in set(missing))
+    there = {number for number in range(count) if shard_file(folder, number).exists()}
+    yield from there
+    missing = [(number, size) for number in range(count) if number not in there]
     if not missing:
         return
     context = multiprocessing.get_context("spawn")
@@ -79,21 +83,23 @@ def _start_worker(folder: str, policy: str, renderer: str) -> None:
     _worker = _Worker(Path(folder), Path(policy), renderer)
 
 
-def _write_shard(number: int) -> int:
+def _write_shard(job: tuple[int, int]) -> int:
     worker = _worker
     assert worker is not None
+    number, size = job
     demonstrations = []
-    for index in range(number * SHARD, (number + 1) * SHARD):
+    for index in range(number * size, (number + 1) * size):
         renderer = worker.renderers[index % _DRAWN_EVERY == 0]
         demonstrations.append(demonstrate(worker.world, renderer, worker.action, index))
     path = shard_file(worker.folder, number)
     aside = path.with_suffix(f".{os.getpid()}.tmp")
-    save_file(_arrays(demonstrations, worker.builder), aside)
+    save_file(pack(demonstrations, worker.builder), aside)
     aside.replace(path)
     return number
 
 
-def _arrays(demonstrations: list[Demonstration], builder: SequenceBuilder) -> dict[str, NDArray[Any]]:
+def pack(demonstrations: list[Demonstration], builder: SequenceBuilder) -> dict[str, NDArray[Any]]:
+    """Return what a shard of these holds."""
     sequences = [builder.build(demonstration) for demonstration in demonstrations]
     starts = np.cumsum([0] + [len(demonstration.state) for demonstration in demonstrations])
     arrays = {

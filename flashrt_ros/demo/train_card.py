@@ -15,8 +15,8 @@ _TEXT = """\
 # {name}
 
 A policy of {parameters:.1f} M parameters that presses buttons on the simulated table of flashrt_ros's demo. A Qwen3.5
-backbone (three gated-delta-rule layers and one full-attention layer, a visual tower of two blocks) remembers the
-episode, StarVLA's flow-matching head makes chunks of 16 joint targets at 10 Hz, relative to the measured joints.
+backbone (three gated-delta-rule layers, one full-attention layer, a visual tower of two blocks) remembers the
+episode; StarVLA's flow-matching head makes chunks of 16 joint targets at 10 Hz, relative to the measured joints.
 Weights are stored as bfloat16. It is of no use on anything but this simulated arm.
 
 ## What it understands
@@ -26,7 +26,8 @@ Weights are stored as bfloat16. It is of no use on anything but this simulated a
 
 Its lights burn for one second, so it must look at least that often: it was trained on observations that are 6 to 10
 control ticks apart, mostly 8, whose chunks apply 1 to 3 ticks later. It can also say which buttons it has seen lit:
-after an observation and `{say_prompt}` it continues `lit: red, blue{say_end}`. The MTP layer was trained on that line.
+after an observation and `{say_prompt}` it continues `lit: red, blue{say_end}`. The MTP layer was trained on
+that line.
 
 ## How it was made
 - Commit: {commit}
@@ -69,7 +70,7 @@ def write_card(
         say_end=SAY_END,
         commit=_commit(),
         command=command,
-        losses=", ".join(f"{name} {value:.4f}" for name, value in losses.items()),
+        losses=", ".join(f"{name} {value:.2g}" for name, value in losses.items()),
         results="\n".join(lines),
         step=making["step"],
         **{key: making["settings"][key] for key in ("batch", "rate")},

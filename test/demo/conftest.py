@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import rclpy
 from rclpy.executors import SingleThreadedExecutor
@@ -157,3 +158,21 @@ def make_observer() -> Iterator[Callable[[], Observer]]:
 @pytest.fixture
 def observer(make_observer: Callable[[], Observer]) -> Observer:
     return make_observer()
+
+
+class Dark:
+    """A renderer that shows nothing."""
+
+    name = "dark"
+    why = ""
+
+    def render(self, view: str) -> np.ndarray:
+        return np.zeros((96, 96, 3), np.uint8)
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def dark() -> Dark:
+    return Dark()
