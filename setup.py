@@ -31,7 +31,7 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.11",
     packages=find_packages(include=[NAME, f"{NAME}.*"]),
-    package_data={NAME: ["py.typed", "kernels/**", "messages/*.msg", "demo/*.xml"]},
+    package_data={NAME: ["py.typed", "kernels/**", "messages/*.msg", "demo/*.xml", "demo/weights/*"]},
     data_files=[
         ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
         (f"share/{NAME}", ["package.xml"]),
