@@ -211,7 +211,7 @@ class PolicyNode(AsyncManagedNode):
 
     def _on_aborted(self, end: End) -> None:
         if self._recorder is not None:
-            self._recorder.trigger(f"goal aborted: {end.reason}: {end.message}")
+            self._recorder.trigger("goal", f"goal aborted: {end.reason}: {end.message}")
 
     def _situation(self) -> Situation:
         mind = self._active_mind()

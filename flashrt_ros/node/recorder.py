@@ -33,7 +33,7 @@ _TAIL = 1.0
 """Seconds that an incident goes on behind what triggered it, so that the safety action is in it."""
 
 _COOLDOWN = 10.0
-"""Seconds between two incidents that nobody asked for."""
+"""Seconds between two incidents of a kind that nobody asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Recorder:
             self._subscriptions = [self._subscribe(ring, topic) for topic in topics]
         self._errors: set[str] = set()
         self._reasons: list[str] = []
-        self._quiet_until = 0.0
+        self._quiet_until: dict[str, float] = {}
         self._timer = node.create_timer(
             _TAIL, self._save_triggered, clock=Clock(clock_type=ClockType.STEADY_TIME), autostart=False
         )
@@ -117,10 +117,12 @@ class Recorder:
 
     # ---- incidents ----
 
-    def trigger(self, reason: str) -> None:
-        """Write an incident soon, unless one was written a moment ago."""
-        if self._ring is None or (not self._reasons and time.monotonic() < self._quiet_until):
+    def trigger(self, kind: str, reason: str) -> None:
+        """Write an incident soon, unless one of that kind was written a moment ago."""
+        now = time.monotonic()
+        if self._ring is None or now < self._quiet_until.get(kind, 0.0):
             return
+        self._quiet_until[kind] = now + _COOLDOWN
         if not self._reasons:
             self._timer.reset()
         self._reasons.append(reason)
@@ -130,7 +132,6 @@ class Recorder:
         ring = self._ring
         if ring is None:
             raise FlashrtError(ErrorCode.NOT_SUPPORTED, "nothing is recorded: the parameter recorder.seconds is 0")
-        self._quiet_until = time.monotonic() + _COOLDOWN
         situation = self._situation()
         logged = threading.Event()
         self._inbox.put(logged)
@@ -207,7 +208,7 @@ class Recorder:
                 self._errors.discard(status.name)
             elif status.name not in self._errors:
                 self._errors.add(status.name)
-                self.trigger(f"{status.name}: {status.message}")
+                self.trigger("diagnostic", f"{status.name}: {status.message}")
 
     def _time(self) -> int:
         """Nanoseconds of the system's clock, each call's above the one before."""
