@@ -28,7 +28,7 @@ could be replayed"""
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Replay, report, and return the verdict as an exit code."""
-    options = _parser().parse_args(arguments)
+    options = _parser().parse_intermixed_args(arguments)
     jobs = _jobs(options)
     console = Console(highlight=False)
     with console.status("") as status:

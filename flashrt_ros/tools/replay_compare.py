@@ -116,12 +116,19 @@ def _difference(one: NDArray[np.float64], other: NDArray[np.float64]) -> float |
 
 def _safety(then: Hands, now: Hands, stamp: int) -> SafetyAction:
     closed = [gate for gate in then.gates if not gate.open and gate.closed_at <= stamp]
-    tick, replayed = then.ticks.get(stamp), now.commands.get(stamp)
+    replayed = now.commands.get(stamp)
     same_kind = replayed is not None and replayed.safety
     return SafetyAction(
         stamp=stamp * _S,
         reason=closed[-1].reason if closed else "",
-        steps=tick.steps if tick is not None else 0,
+        steps=_steps_before(then, stamp),
+        replayed_steps=_steps_before(now, stamp),
         recorded=then.commands[stamp].positions.tolist(),
         replayed=replayed.positions.tolist() if replayed is not None and same_kind else [],
     )
+
+
+def _steps_before(hands: Hands, stamp: int) -> int:
+    """Steps of the run that ended before a tick; its epoch, and with it their count, may have ended too."""
+    ran = [tick for tick in hands.ticks.values() if tick.active and tick.stamp < stamp]
+    return max(ran, key=lambda tick: tick.stamp).steps if ran else 0

@@ -45,18 +45,26 @@ class ChunkResult:
 
 @dataclass(slots=True)
 class SafetyAction:
-    """A command of a closed gate: the tick's stamp (s), the gate's reason, the steps of its epoch, the targets."""
+    """A command of a closed gate.
+
+    Attributes:
+        stamp: of the tick, s.
+        reason: the gate's.
+        steps: executed before it in its run; `replayed_steps` now.
+        recorded: the joint targets; `replayed` now, empty where none were sent at that tick.
+    """
 
     stamp: float
     reason: str
     steps: int
+    replayed_steps: int
     recorded: list[float]
     replayed: list[float]
 
     @property
     def equal(self) -> bool:
-        """Whether the same targets were sent at the same tick."""
-        return self.recorded == self.replayed
+        """Whether the same targets were sent at the same tick, behind as many steps."""
+        return self.recorded == self.replayed and self.steps == self.replayed_steps
 
 
 @dataclass(slots=True)

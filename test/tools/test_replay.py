@@ -56,7 +56,7 @@ def test_what_is_written_says_the_same(
     assert code == 1
     printed = capsys.readouterr().out
     assert "different: something differs" in printed
-    assert "chunk 2, observed at 1.600 s, is the first that differs" in re.sub(r"\s+", " ", printed)
+    assert "chunk 2 is the first that differs, observed at 1.600 s" in re.sub(r"\s+", " ", printed)
     data = json.loads(out["json"].read_text())
     assert (data["verdict"], [r["verdict"] for r in data["results"]]) == ("different", ["equal", "different"])
     assert [run["name"] for run in data["results"][0]["runs"]] == ["replay", "seed 9"]
@@ -102,7 +102,7 @@ def without_times(result: Result) -> dict[str, Any]:
 def test_workers_find_the_same_and_one_that_dies_is_replaced(
     job: Job, tampered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    jobs = [replace(job, seeds=(9,)), replace(job, bag=str(tampered))]
+    jobs = [replace(job, bag=str(tampered), seeds=(9,))]
     alone = [without_times(result) for result in run_jobs(jobs, 1)]
     mark = tmp_path / "died"
     killer = (
@@ -152,7 +152,7 @@ def test_the_fixture(
     assert replay(bag, checkpoint, contract=str(contract)).matches()
     other = replay(tampered, checkpoint, contract=str(contract))
     assert not other.matches()
-    assert "different; replay: chunk 2, observed at 1.600 s, is the first that differs" in repr(other)
+    assert "different; replay: chunk 2 is the first that differs, observed at 1.600 s" in repr(other)
     other.write_report(tmp_path / "report.html")
     assert "<svg" in (tmp_path / "report.html").read_text()
 
