@@ -220,7 +220,7 @@ class PolicyNode(AsyncManagedNode):
             node=self.get_fully_qualified_name(),
             checkpoint=self.get_parameter("checkpoint").value,
             contract=mind.contract.file.read_text(),
-            parameters={name: held.value for name, held in self.get_parameters_by_prefix("").items()},
+            parameters={name: self.get_parameter(name).value for name in self.get_parameters_by_prefix("")},
             manifest=mind.policy.manifest(),
             buffers=mind.policy.plan.buffers,
             policy_state=state,
