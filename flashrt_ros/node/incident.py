@@ -11,7 +11,7 @@ import re
 import shutil
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -38,7 +38,13 @@ _SHOWN_RECORDS = 15
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What an incident says of the node besides what was recorded; `contract` is the file's text."""
+    """What an incident says of the node besides what was recorded.
+
+    Attributes:
+        contract: the file's text.
+        buffers: of the policy whose capsules are recorded.
+        policy_state: says whether it runs, or why it is held.
+    """
 
     node: str
     checkpoint: str
@@ -46,7 +52,7 @@ class Situation:
     parameters: Mapping[str, Any]
     manifest: Manifest
     buffers: BufferSet
-    policy_state: str
+    policy_state: Callable[[], str]
 
 
 class IncidentFolder:
@@ -123,7 +129,7 @@ def _facts(reason: str, window: Window, records: list[Record], situation: Situat
         "reason": reason,
         "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "node": situation.node,
-        "policy_state": situation.policy_state,
+        "policy_state": situation.policy_state(),
         "checkpoint": situation.checkpoint,
         "manifest": situation.manifest,
         "manifest_sha256": manifest_sha256(situation.manifest),

@@ -18,7 +18,6 @@ from flashrt_ros.node.capsule_keeper import CapsuleKeeper
 from flashrt_ros.node.capsule_services import CapsuleServices
 from flashrt_ros.node.device_thread import DeviceThread
 from flashrt_ros.node.executor_bridge import ExecutorBridge
-from flashrt_ros.node.incident import Situation
 from flashrt_ros.node.inference import Inference, Inferred
 from flashrt_ros.node.interfaces import msg
 from flashrt_ros.node.mind import Mind
@@ -92,8 +91,7 @@ class PolicyNode(AsyncManagedNode):
         contract = load_contract(settings.contract)
         device = self._device = DeviceThread(self._bridge, self._end_broken)
         logger = self.get_logger()
-        topics = recorded_topics(contract)
-        recorder = self._recorder = Recorder(self, contract, topics, recorder_settings(self), self._situation)
+        recorder = self._recorder = Recorder(self, contract, recorded_topics(contract), recorder_settings(self))
         loaded = await device.run(lambda: load(settings, contract, device, recorder, logger.info))
         keeper = CapsuleKeeper(self._bridge, loaded.policy, loaded.session.store, loaded.writer, self._on_durable)
         self._keeper = keeper
@@ -102,6 +100,7 @@ class PolicyNode(AsyncManagedNode):
             restored = await resume(loaded.session, device, keeper, logger.info, logger.warning)
             if restored is not None:
                 self._control.head, self._control.durable_boundary = restored, restored.id
+        recorder.situate(loaded.policy, lambda: "running" if self._control.running else f"held: {self._control.reason}")
         self._mind = self._assemble(contract, loaded, device, keeper, recorder)
         gc.collect()
         gc.freeze()  # what loading has made stays: looking through it again would take longer than a verb may
@@ -213,19 +212,6 @@ class PolicyNode(AsyncManagedNode):
         if self._recorder is not None:
             self._recorder.trigger("goal", f"goal aborted: {end.reason}: {end.message}")
 
-    def _situation(self) -> Situation:
-        mind = self._active_mind()
-        state = "running" if self._control.running else f"held: {self._control.reason}"
-        return Situation(
-            node=self.get_fully_qualified_name(),
-            checkpoint=self.get_parameter("checkpoint").value,
-            contract=mind.contract.file.read_text(),
-            parameters={name: self.get_parameter(name).value for name in self.get_parameters_by_prefix("")},
-            manifest=mind.policy.manifest(),
-            buffers=mind.policy.plan.buffers,
-            policy_state=state,
-        )
-
     def _on_durable(self, boundary: str) -> None:
         self._control.durable_boundary = boundary
         self._control.publish()
@@ -263,4 +249,6 @@ class PolicyNode(AsyncManagedNode):
         self.get_logger().fatal(f"the device cannot be used any more: {what}; exiting with code {BROKEN}")
         self._control.hold(f"broken: {what}")
         self._control.flush(_FLUSH_TIMEOUT)
+        if self._recorder is not None:
+            self._recorder.save_within(f"broken: {what}", _CLOSE_TIMEOUT)
         os._exit(BROKEN)

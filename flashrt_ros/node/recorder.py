@@ -25,6 +25,7 @@ from flashrt_ros.node.recorder_ring import Item, Ring
 from flashrt_ros.node.recorder_topics import DIAGNOSTICS, Topic, type_name
 from flashrt_ros.node.stamps import duration_of, from_nanoseconds
 from flashrt_ros.policy.contract import Contract
+from flashrt_ros.policy.loading import Policy
 from flashrt_ros.policy.replay_record import Done, Record, array_sha256, inputs_of
 from flashrt_ros.policy.replay_recording import header_stamp
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
@@ -55,7 +56,6 @@ class Recorder:
         contract: Contract,
         topics: tuple[Topic, ...],
         settings: RecorderSettings,
-        situation: Callable[[], Situation],
     ) -> None:
         """Subscribe to what is not observed anyway.
 
@@ -64,11 +64,10 @@ class Recorder:
             contract: names the observed topics.
             topics: what else is kept.
             settings: bounds of memory and disk.
-            situation: what an incident says of the node; called on the executor thread.
         """
         self._node = node
-        self._situation = situation
-        self._settings = settings
+        self._contract = contract
+        self._situation: Situation | None = None
         self._log = node.create_publisher(msg.BoundaryRecord, "~/boundary", qos.RECORD)
         images, state = contract.observation.images, contract.observation.state
         self._images = {image.key: node.resolve_topic_name(image.topic) for image in images}
@@ -94,6 +93,19 @@ class Recorder:
         self._inbox: queue.SimpleQueue[tuple[int, int, Done] | threading.Event | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="recorder", daemon=True)
         self._thread.start()
+
+    def situate(self, policy: Policy, state: Callable[[], str]) -> None:
+        """Take what an incident says of the node; before that, none can be written."""
+        node = self._node
+        self._situation = Situation(
+            node=node.get_fully_qualified_name(),
+            checkpoint=node.get_parameter("checkpoint").value,
+            contract=self._contract.file.read_text(),
+            parameters={name: node.get_parameter(name).value for name in node.get_parameters_by_prefix("")},
+            manifest=policy.manifest(),
+            buffers=policy.plan.buffers,
+            policy_state=state,
+        )
 
     # ---- what comes ----
 
@@ -128,11 +140,16 @@ class Recorder:
         self._reasons.append(reason)
 
     def save(self, reason: str) -> Future[Path]:
-        """Write an incident; the future has its folder, or what the disk refused. NOT_SUPPORTED: nothing is kept."""
-        ring = self._ring
+        """Write an incident; the future has its folder, or what the disk refused.
+
+        Raises:
+            FlashrtError: NOT_SUPPORTED, nothing is kept; INACTIVE, there is no policy yet.
+        """
+        ring, situation = self._ring, self._situation
         if ring is None:
             raise FlashrtError(ErrorCode.NOT_SUPPORTED, "nothing is recorded: the parameter recorder.seconds is 0")
-        situation = self._situation()
+        if situation is None:
+            raise FlashrtError(ErrorCode.INACTIVE, "no policy is loaded yet, of which an incident could tell")
         logged = threading.Event()
         self._inbox.put(logged)
 
@@ -141,6 +158,15 @@ class Recorder:
             return self._incidents.write(reason, ring.window(), self._types, situation)
 
         return self._writer.submit(write)
+
+    def save_within(self, reason: str, seconds: float) -> None:
+        """Write an incident before the process ends, if that takes no longer than `seconds`."""
+        try:
+            path = self.save(reason).result(seconds)
+        except (FlashrtError, TimeoutError) as error:
+            self._node.get_logger().error(f"incident not written: {error or f'it takes longer than {seconds:g} s'}")
+        else:
+            self._node.get_logger().error(f"incident written to {path}")
 
     def close(self, timeout: float) -> None:
         """Write the incident that waits, end the threads, remove the topics; a write in progress is finished."""
@@ -166,7 +192,10 @@ class Recorder:
             else:
                 logger.error(f"incident not written: {error}")
 
-        self.save("; ".join(reasons)).add_done_callback(written)
+        try:
+            self.save("; ".join(reasons)).add_done_callback(written)
+        except FlashrtError as error:
+            logger.error(f"incident not written: {error}")
 
     # ---- the boundary log ----
 
