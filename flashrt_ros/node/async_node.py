@@ -16,6 +16,7 @@ from rclpy.callback_groups import CallbackGroup, ReentrantCallbackGroup
 from rclpy.clock import Clock, ClockType
 from rclpy.lifecycle import LifecycleNode, TransitionCallbackReturn
 
+from flashrt_ros.node.lean_topics import LeanTopics
 from flashrt_ros.node.managed_node import AUTOSTART
 from flashrt_ros.node.parameters import Parameter, declare
 from flashrt_ros.runtime.errors import FlashrtError
@@ -23,7 +24,7 @@ from flashrt_ros.runtime.errors import FlashrtError
 Step = Callable[[], Awaitable[None]]
 
 
-class AsyncManagedNode(LifecycleNode):
+class AsyncManagedNode(LeanTopics, LifecycleNode):
     """As ManagedNode, but its steps are coroutines: while one waits, services, timers and topics are served.
 
     rclpy knows only transitions that return at once, so the service that asks for one is answered here. Everything

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterable
 from rclpy.clock import Clock, ClockType
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 
+from flashrt_ros.node.lean_topics import LeanTopics
 from flashrt_ros.node.parameters import Parameter, declare
 from flashrt_ros.runtime.errors import FlashrtError
 
 AUTOSTART = Parameter("autostart", False, "Configure and activate without being asked, once, after the start.")
 
 
-class ManagedNode(LifecycleNode):
+class ManagedNode(LeanTopics, LifecycleNode):
     """Base of both nodes: a subclass implements the four steps, which raise FlashrtError to refuse."""
 
     def __init__(self, name: str, stop: threading.Event, parameters: Iterable[Parameter]) -> None:

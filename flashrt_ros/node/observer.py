@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.node import Node
 from rclpy.serialization import deserialize_message
 from sensor_msgs.msg import Image, JointState
@@ -75,7 +76,14 @@ class Observer:
             self._keep(subscription.topic_name, raw)
             callback(deserialize_message(raw, kind))
 
-        subscription = self._node.create_subscription(kind, source.topic, take, qos.input_qos(source.qos), raw=True)
+        subscription = self._node.create_subscription(
+            kind,
+            source.topic,
+            take,
+            qos.input_qos(source.qos),
+            event_callbacks=SubscriptionEventCallbacks(),  # logs a publisher whose QoS or type does not fit
+            raw=True,
+        )
         return subscription
 
     def _take_image(self, key: str) -> Callable[[Image], None]:
