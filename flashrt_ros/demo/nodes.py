@@ -6,9 +6,36 @@ from __future__ import annotations
 
 import os
 import sys
-from argparse import Namespace
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import yaml
+
+_HEARTBEAT_TIMEOUT = 3.0
+"""Seconds. Nothing here can be hurt, and the machine may be busy: in lockstep the arm waits for the policy anyway."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What the nodes run with.
+
+    Attributes:
+        folder: gets contract, capsules and logs.
+        checkpoint: the policy.
+        seed: of the world.
+        renderer: see flashrt_ros.demo.render.
+        pacing: simulated seconds a second at most; 0: as fast as it can be computed.
+        record: keep everything, so that a recording can be written.
+    """
+
+    folder: Path
+    checkpoint: Path
+    seed: int = 0
+    renderer: str = "auto"
+    pacing: float = 0.0
+    record: bool = False
 
 
 def contract_file() -> Path:
@@ -27,24 +54,30 @@ def contract_file() -> Path:
 
 
 def checkpoint_command(checkpoint: Path, seed: int) -> list[str]:
-    """Return what writes the tiny policy."""
+    """Return what writes a tiny policy with random weights."""
     return [sys.executable, "-m", "flashrt_ros.tools.tiny_checkpoint", str(checkpoint), "--seed", str(seed)]
 
 
-def node_commands(options: Namespace, checkpoint: Path, capsules: Path) -> dict[str, list[str]]:
-    """Return the command of each node."""
-    recorder = {"recorder.seconds": 3600.0, "recorder.memory": 1024} if options.record else {}
-    shared = {"autostart": "true", "use_sim_time": "true", "world": "simulated", "contract": str(contract_file())}
+def node_commands(setting: Setting) -> dict[str, list[str]]:
+    """Write the contract into the folder, and return the command of each node."""
+    contract = _write_contract(setting.folder / "contract.yaml")
+    recorder = {"recorder.seconds": 3600.0, "recorder.memory": 1024} if setting.record else {}
+    policy = {"checkpoint": setting.checkpoint, "capsule_folder": setting.folder / "capsules"}
+    robot = {"seed": setting.seed, "renderer": setting.renderer, "pacing": setting.pacing}
+    shared = {"autostart": "true", "use_sim_time": "true", "world": "simulated", "contract": contract}
     return {
-        "robot": _node(
-            "demo.robot_node",
-            {"seed": options.seed, "renderer": options.renderer, "pacing": 1.0 if options.realtime else 0.0},
-        ),
+        "robot": _node("demo.robot_node", robot),
         "command": _node("node.command_node", shared),
-        "policy": _node(
-            "node.policy_node", {**shared, **recorder, "checkpoint": checkpoint, "capsule_folder": capsules}
-        ),
+        "policy": _node("node.policy_node", {**shared, **recorder, **policy}),
     }
+
+
+def _write_contract(path: Path) -> Path:
+    """Write the demo's contract, but for more patience."""
+    contract: dict[str, Any] = yaml.safe_load(contract_file().read_text())
+    contract["heartbeat_timeout"] = _HEARTBEAT_TIMEOUT
+    path.write_text(yaml.safe_dump(contract))
+    return path
 
 
 def _node(module: str, parameters: Mapping[str, object]) -> list[str]:

@@ -9,10 +9,14 @@ from pathlib import Path
 
 _DESCRIPTION = """\
 A simulated arm publishes camera images and joint states, policy_node makes chunks of actions from them, command_node
-drives the arm, and a behaviour tree calls the verbs: run, snapshot, run on, restore, fork, rollback, replan, reset. At
-the end it compares, byte by byte, what the policy did before and after a restore. Exit code 0: all of it held.
+drives the arm, and behaviour trees call the verbs.
 
-The policy is tiny and its weights are random: nobody trained it, so the arm does nothing sensible."""
+First every verb is called once: run, snapshot, run on, restore, fork, rollback, replan, reset. What the policy did
+before and after a restore is compared, byte by byte. Then a story is played and filmed: a button lights up and goes
+dark; a press is disturbed and fails; the memory rolls back to the boundary after the light, the arm does not; a retry
+succeeds. Beside it the same retry with less than all of the memory. Exit code 0: all of it held.
+
+With --episodes the task is played again and again instead, and the table says how often it was solved."""
 
 
 def positive(text: str) -> int:
@@ -31,18 +35,26 @@ def seed(text: str) -> int:
     return number
 
 
+def pace(text: str) -> float:
+    """Read simulated seconds a second."""
+    number = float(text)
+    if not 0 <= number <= 100:
+        raise argparse.ArgumentTypeError(f"{number} is not from 0 to 100")
+    return number
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the command line of the demo."""
     made = argparse.ArgumentParser(
         prog="./run demo", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("--seed", type=seed, default=7, help="of weights, world and episodes (default: %(default)s)")
-    made.add_argument(
-        "--steps",
-        type=positive,
-        default=40,
-        metavar="N",
-        help="actions in each run (default: %(default)s)",
+    made.add_argument("--seed", type=seed, default=7, help="of world and episodes (default: %(default)s)")
+    made.add_argument("--steps", type=positive, default=40, metavar="N", help="actions in each run of the verbs' part")
+    made.add_argument("--episodes", type=positive, metavar="N", help="play N episodes of each kind of instruction")
+    policy = made.add_mutually_exclusive_group()
+    policy.add_argument("--checkpoint", type=Path, metavar="FOLDER", help="a policy (default: the one that ships)")
+    policy.add_argument(
+        "--untrained", action="store_true", help="a policy with random weights: the verbs alone, for it has no purpose"
     )
     made.add_argument(
         "--renderer",
@@ -51,18 +63,20 @@ def parser() -> argparse.ArgumentParser:
         help="how the cameras see: MuJoCo through EGL, plainly drawn shapes, or drawn where EGL does not work (auto)",
     )
     made.add_argument(
-        "--realtime",
-        action="store_true",
-        help="let simulated time pass no faster than real time, to watch it (default: as fast as it can be computed)",
+        "--pace",
+        type=pace,
+        metavar="X",
+        help="simulated seconds a second at most; 0: as fast as can be computed (default: 1 in the story, else 0)",
     )
+    made.add_argument("--view", action="store_true", help="show the world in MuJoCo's window, where there is a screen")
     made.add_argument(
         "--output",
         type=Path,
         metavar="FOLDER",
-        help="where checkpoint, capsules and logs go and stay (default: a temporary folder)",
+        help="where film, timeline, capsules and logs go (default: a temporary folder, which keeps the pictures)",
     )
     made.add_argument(
-        "--keep-logs", action="store_true", help="keep the temporary folder; it is kept anyway if the demo fails"
+        "--keep-logs", action="store_true", help="keep capsules and logs; they are kept anyway if the demo fails"
     )
     made.add_argument(
         "--record", action="store_true", help="write all that happened as an incident, which replay takes up"

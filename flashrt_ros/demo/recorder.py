@@ -25,11 +25,14 @@ class Recorder:
 
     In lockstep each row, each closing of the gate, each raised epoch and each change of the world lets one tick of
     simulated time pass. So it can be told exactly, and not by waiting a while, when nothing more will come.
+
+    Attributes:
+        period: ns between two ticks.
     """
 
     def __init__(self, node: Node, period: int) -> None:
         """`period`: ns between two ticks."""
-        self._period = period
+        self.period = period
         self._commands: dict[int, bytes] = {}
         self._chunks: dict[int, bytes] = {}
         self._floor = 0
@@ -82,7 +85,7 @@ class Recorder:
             return self._following()
         if self._ran is None:
             return "no action has run yet"
-        last = to_nanoseconds(self._ran.stamp) + self._period * (1 + self._ticks_since)
+        last = to_nanoseconds(self._ran.stamp) + self.period * (1 + self._ticks_since)
         if self.clock != last:
             return f"/clock is at {self.clock / 1e9:.3f} s, it will stand still at {last / 1e9:.3f} s"
         return ""
@@ -97,7 +100,7 @@ class Recorder:
 
     def incomplete(self) -> str:
         """Return how many of the commands since `mark` are missing, if time stood still then; empty: none."""
-        ticks = (self.clock - self._started) // self._period
+        ticks = (self.clock - self._started) // self.period
         if len(self._commands) == ticks:
             return ""
         return f"{len(self._commands)} of {ticks} joint commands have been heard"

@@ -49,11 +49,12 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The result of a demo. `notes` are facts that nothing is judged by."""
+    """The result of a demo. `notes` are facts that nothing is judged by, `pictures` files."""
 
     rows: tuple[VerbRow, ...]
     verdicts: tuple[Verdict, ...]
     notes: tuple[str, ...] = ()
+    pictures: tuple[str, ...] = ()
 
     @property
     def held(self) -> bool:
@@ -79,6 +80,8 @@ class Report:
             console.print(Padding(f"[dim]{escape(verdict.detail)}[/]", (0, 0, 0, 4)))
         for note in self.notes:
             console.print(note)
+        for picture in self.pictures:
+            console.print(f"picture: {picture}", soft_wrap=True)
 
 
 def verb_row(verb: str, responses: list[Any]) -> VerbRow:

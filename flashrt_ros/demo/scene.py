@@ -11,8 +11,8 @@ import numpy as np
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 from numpy.typing import NDArray
 
-from flashrt_ros.demo.task import TICK, Disturbance, Kind, Outcome, Task, draw_scenario
-from flashrt_ros.demo.world import BUTTONS, JOINTS, World
+from flashrt_ros.demo.task import TICK, Disturbance, Kind, Outcome, Task, draw_scenario, saved_world
+from flashrt_ros.demo.world import BUTTONS, JOINTS, World, is_saved_world
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 NO_TASK = "none"
@@ -26,6 +26,11 @@ class SavedScene:
 
     state: bytes
     task: Task | None
+
+
+def load_world(world: World, saved: bytes) -> None:
+    """Take over the world of a scene's state, with a task or without, into another world."""
+    world.load(saved if is_saved_world(saved) else saved_world(saved))
 
 
 class Scene:

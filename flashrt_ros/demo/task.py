@@ -187,3 +187,18 @@ class Task:
             self.outcome = Outcome.SUCCESS
         elif self.tick - self._instructed >= TIME_LIMIT[self.scenario.kind]:
             self.outcome = Outcome.TIMEOUT
+
+
+def saved_tick(saved: bytes) -> int:
+    """Return the tick of a state that Task.save gave; DAMAGED if it is none."""
+    if len(saved) < _STATE.size:
+        raise FlashrtError(ErrorCode.DAMAGED, f"{len(saved)} bytes are not a whole saved task: save it again")
+    tick: int = _STATE.unpack_from(saved)[0]
+    return tick
+
+
+def saved_world(saved: bytes) -> bytes:
+    """Return the world's part of a state that Task.save gave, for World.load; DAMAGED if it is none."""
+    saved_tick(saved)
+    presses: int = _STATE.unpack_from(saved)[-1]
+    return saved[_STATE.size + presses :]

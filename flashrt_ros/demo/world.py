@@ -226,3 +226,8 @@ class World:
         """
         mujoco.mj_kinematics(self.model, self.data)
         mujoco.mj_camlight(self.model, self.data)
+
+
+def is_saved_world(saved: bytes) -> bool:
+    """Return whether bytes begin as those that World.save gives."""
+    return saved.startswith(_MAGIC)

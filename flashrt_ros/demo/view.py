@@ -1,0 +1,76 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Shows the robot's world in MuJoCo's window, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from std_msgs.msg import UInt8MultiArray
+
+_SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
+
+
+def no_screen() -> str:
+    """Return why no window can be shown; empty: there is a screen."""
+    if sys.platform != "linux" or any(os.environ.get(name) for name in _SCREENS):
+        return ""
+    return f"there is no screen here: {' and '.join(_SCREENS)} are empty"
+
+
+class Viewer:
+    """A context in which the window is there. Closing it by hand disturbs nothing."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Viewer:
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        with self._log.open("wb") as log:
+            command = [sys.executable, "-m", "flashrt_ros.demo.view"]
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait()
+
+
+def main() -> int:
+    """Show the world until the window is closed; 1: there is no screen."""
+    trouble = no_screen()
+    if trouble:
+        print(trouble, file=sys.stderr)
+        return 1
+    import mujoco.viewer  # opens GLFW, so it is imported only where there is a screen
+    import rclpy
+
+    from flashrt_ros.demo.scene import load_world
+    from flashrt_ros.demo.world import World
+    from flashrt_ros.node import qos
+
+    world = World()
+    rclpy.init()
+    node = rclpy.create_node("demo_view")
+    with mujoco.viewer.launch_passive(world.model, world.data, show_left_ui=False, show_right_ui=False) as window:
+
+        def show(message: UInt8MultiArray) -> None:
+            with window.lock():
+                load_world(world, bytes(message.data))
+            window.sync()
+
+        node.create_subscription(UInt8MultiArray, "robot/world", show, qos.COMMAND)
+        while rclpy.ok() and window.is_running():
+            rclpy.spin_once(node, timeout_sec=0.1)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
