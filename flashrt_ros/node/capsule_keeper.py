@@ -60,7 +60,6 @@ class CapsuleKeeper:
             self._writer.use(capsule.name)
             return
         self._digests.forget(capsule.name)
-        self._digests.get(capsule)
         future = self._writer.write(capsule)
         future.add_done_callback(lambda done: self._bridge.post(lambda: self._written(capsule, done)))
 
@@ -162,11 +161,19 @@ class CapsuleKeeper:
             "bytes": capsule.nbytes,
             "instruction": boundary.instruction,
             "automatic": capsule.automatic,
-            "sha256": self._digests.get(capsule) if _has_bytes(capsule) else "",
+            "sha256": self._sha256(capsule),
             "stamp": from_nanoseconds(boundary.stamp),
             "joint_names": self._names if boundary.measured else (),
             "joint_positions": boundary.measured,
         }
+
+    def _sha256(self, capsule: Capsule) -> str:
+        """The digest of a capsule's state; the writer computes it where there is a file, or will be one."""
+        name = capsule.name
+        file = self._writer.file(name)
+        if file is not None and (self._writer.is_durable(name) or not _has_bytes(capsule)):
+            return file.info.sha256
+        return self._digests.get(capsule) if _has_bytes(capsule) and not self._writer.is_pending(name) else ""
 
     def _of_file(self, held: Held) -> dict[str, Any]:
         info = held.info

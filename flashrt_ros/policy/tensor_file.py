@@ -31,10 +31,9 @@ LARGEST_HEADER = 100_000_000
 _LENGTH_BYTES = 8
 _NO_DIGEST = "0" * 64
 _DIGEST = re.compile("[0-9a-f]{64}")
+_BLOCK = 8 << 20
 _HASH_THREADS = 2
 """Enough for a fast disk; the other cores are the policy's."""
-_AHEAD_BYTES = 64 << 20
-"""Bytes that a check of a whole file holds in memory, one tensor more at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +68,7 @@ class TensorFile:
 
     def read(self, targets: Mapping[str, memoryview]) -> None:
         """Read some tensors' bytes into `targets`; DAMAGED if any are not those that were written."""
+        self._read_ahead()
         with ThreadPoolExecutor(_HASH_THREADS, "checksum") as hashing:
             checks = [self._check(hashing, name, target) for name, target in targets.items()]
         for check in checks:
@@ -76,18 +76,22 @@ class TensorFile:
 
     def verify(self) -> None:
         """Check every byte of the file; DAMAGED, naming a tensor whose bytes are not those that were written."""
+        self._read_ahead()
         with ThreadPoolExecutor(_HASH_THREADS, "checksum") as hashing:
-            ahead: deque[tuple[Future[None], int]] = deque()
-            held = 0
+            ahead: deque[tuple[Future[None], bytearray]] = deque()
             for name, entry in self.entries.items():
-                while held > _AHEAD_BYTES:
-                    check, nbytes = ahead.popleft()
+                memory = bytearray()
+                if len(ahead) > _HASH_THREADS:
+                    check, memory = ahead.popleft()
                     check.result()
-                    held -= nbytes
-                ahead.append((self._check(hashing, name, memoryview(bytearray(entry.nbytes))), entry.nbytes))
-                held += entry.nbytes
+                if len(memory) < entry.nbytes:
+                    memory = bytearray(entry.nbytes)
+                ahead.append((self._check(hashing, name, memoryview(memory)[: entry.nbytes]), memory))
             for check, _ in ahead:
                 check.result()
+
+    def _read_ahead(self) -> None:
+        os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)
 
     def _check(self, hashing: ThreadPoolExecutor, name: str, target: memoryview) -> Future[None]:
         entry = self.entries[name]
@@ -149,8 +153,12 @@ def write_aside(path: Path, format_name: str, document: Mapping[str, Any], tenso
         with open(descriptor, "wb") as file, ThreadPoolExecutor(_HASH_THREADS, "checksum") as hashing:
             checksums = [hashing.submit(digests_of, [tensor]) for tensor in tensors]
             file.seek(len(encoded_header(format_name, document, tensors)))
+            begun = 0
             for tensor in tensors:
                 file.write(tensor.data)
+                if file.tell() - begun > _BLOCK:  # the disk need not wait for the rest
+                    os.posix_fadvise(file.fileno(), begun, file.tell() - begun, os.POSIX_FADV_DONTNEED)
+                    begun = file.tell()
             file.flush()
             if not all(checksum.done() for checksum in checksums):
                 os.fsync(file.fileno())

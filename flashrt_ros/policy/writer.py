@@ -60,6 +60,7 @@ class CapsuleWriter:
         self._lock = threading.Lock()
         self._closed = False
         self._waiting: dict[str, tuple[Capsule, Future[Path]]] = {}
+        self._writing = ""
         self._leaving: set[str] = set()
         self._durable: set[str] = set()
         self._following: Future[Boundary] | None = None
@@ -139,6 +140,10 @@ class CapsuleWriter:
         with self._lock:
             return [capsule for capsule, _ in self._waiting.values()]
 
+    def is_pending(self, name: str) -> bool:
+        """Whether a capsule of that name waits for the disk or is being written."""
+        return name in self._waiting or name == self._writing
+
     def is_pinned(self, name: str) -> bool:
         """Whether a capsule's file has a pin, which outlives the process."""
         return self._folder.index.is_pinned(name)
@@ -176,8 +181,12 @@ class CapsuleWriter:
             # Another one may have overtaken this one just before it could be cancelled.
             if self._waiting.get(capsule.name, (None,))[0] is capsule:
                 del self._waiting[capsule.name]
-        path = self._folder.write(capsule, self._buffers, self._is_pinned)
-        self._mark_durable(capsule.name)
+            self._writing = capsule.name
+        try:
+            path = self._folder.write(capsule, self._buffers, self._is_pinned)
+            self._mark_durable(capsule.name)
+        finally:
+            self._writing = ""
         return path
 
     def _read(self, name: str, foreign: bool) -> Capsule:

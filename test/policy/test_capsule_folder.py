@@ -7,7 +7,10 @@ import random
 import resource
 import shutil
 import signal
+import subprocess
+import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +21,7 @@ import pytest
 
 from flashrt_ros.policy.capsule_file import encode_capsule
 from flashrt_ros.policy.capsule_folder import CapsuleFolder
+from flashrt_ros.policy.recipe_log import RecipeLog
 from flashrt_ros.policy.resume import ResumePoint, find_resume_point
 from flashrt_ros.runtime.buffers import BufferSet
 from flashrt_ros.runtime.capsule import Capsule
@@ -195,6 +199,38 @@ def test_a_full_disk_loses_nothing(
             assert newest(folder, buffers, manifest).capsule.boundary.id == "b0"
 
 
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 KiB, where one may be mounted."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(path)], capture_output=True, text=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
+    yield path
+    subprocess.run(["umount", str(path)], check=True)
+
+
+def test_a_full_file_system_loses_nothing(
+    make_capsule, buffers: BufferSet, manifest: Manifest, small_disk: Path, refuses
+) -> None:
+    with opened(small_disk) as folder:
+        folder.write(make_capsule(name="kept"), buffers, unpinned)
+        big = make_capsule(name="kept", seed=1, images=160)
+        for pages in range(12):
+            (small_disk / "rest").write_bytes(bytes(4096 * pages))
+            with refuses(ErrorCode.STORAGE, "No space left"):
+                folder.write(big, buffers, {"kept"}.__contains__)
+            log = RecipeLog(small_disk, manifest, PLENTY)
+            with refuses(ErrorCode.STORAGE, "No space left"):
+                log.follow(big.boundary)
+            assert {path.name for path in small_disk.iterdir()} == {".lock", "kept.safetensors", "rest"}
+            assert newest(folder, buffers, manifest).boundary == "b0"
+    print("full at 12 points")
+
+
 class Crash(BaseException):
     """Stands for the end of the process: nothing behind it runs."""
 
@@ -239,18 +275,28 @@ def test_a_crash_at_any_step_leaves_old_or_new(
     print(f"{crash_at} steps")
 
 
+@pytest.fixture
+def quick_path(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where there is one: what a killed process has written is there, synced or not."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path) as folder:
+        yield Path(folder)
+
+
 @pytest.mark.parametrize("capsules_kept", [99, 2])
 def test_sigkill_loses_no_acknowledged_capsule(
-    make_capsule, buffers: BufferSet, manifest: Manifest, tmp_path: Path, capsules_kept: int
+    make_capsule, buffers: BufferSet, manifest: Manifest, quick_path: Path, capsules_kept: int
 ) -> None:
     """With room for all the kill meets a save, with room for two also the removal of what must go for it."""
+    path = quick_path
     capsules = [make_capsule(name=f"c{number}", seed=number, images=50) for number in range(6)]
     limit = capsules_kept * encode_capsule(capsules[0], buffers, time.time_ns()).nbytes + 64
     chance, points = random.Random(0), Counter[str]()
     for _ in range(50):
-        acknowledged = until_killed(lambda tell: keep_writing(tmp_path, limit, capsules, buffers, tell), chance)
-        points[".aside" if (tmp_path / ".aside").exists() else "between"] += 1
-        with opened(tmp_path, limit) as folder:
+        acknowledged = until_killed(lambda tell: keep_writing(path, limit, capsules, buffers, tell), chance)
+        written, limited = (path / ".aside").exists(), len(capsule_files(path)) > capsules_kept
+        points["in a file" if written else "before a removal" if limited else "elsewhere"] += 1
+        with opened(path, limit) as folder:
             assert not folder.index.unreadable
             assert "c0" in folder.index  # pinned
             kept = [each.info.boundary for each in folder.index.newest_first() if each.info.name != "c0"]
@@ -258,7 +304,7 @@ def test_sigkill_loses_no_acknowledged_capsule(
             assert kept[0] in (acknowledged, later)
             for each in folder.index.newest_first():
                 assert folder.read(each.info.name, buffers, manifest).boundary.id == f"b{each.info.name[1:]}"
-        shutil.rmtree(tmp_path / ".pins")
+        shutil.rmtree(path / ".pins")
     print(f"50 kills, {dict(points)}")
 
 
@@ -266,7 +312,7 @@ def keep_writing(
     path: Path, limit: int, capsules: list[Capsule], buffers: BufferSet, tell: Callable[[str], None]
 ) -> None:
     folder = CapsuleFolder(path, limit)
-    folder.write(capsules[0], buffers, lambda name: True)
+    folder.write(capsules[0], buffers, {"c0"}.__contains__)
     while True:
         for capsule in capsules[1:]:
             folder.write(capsule, buffers, unpinned)
@@ -278,24 +324,27 @@ def until_killed(
     chance: random.Random,
     meanwhile: Callable[[int], None] = lambda words: None,
 ) -> str:
-    """Run work in a process of its own, kill it a moment after its third word; its last word."""
+    """Run work in a process of its own, kill it at some moment between its second word and its third; its last word."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             work(lambda word: os.write(writer, f"{word} ".encode()) and None)
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(1)
     os.close(writer)
     with open(reader, "rb", buffering=0) as words:
-        said = b""
-        while said.count(b" ") < 3 and (more := words.read(64)):
+        said, times = b"", [time.monotonic()]
+        while said.count(b" ") < 2 and (more := words.read(64)):
             said += more
+            times.append(time.monotonic())
         meanwhile(said.count(b" "))
-        time.sleep(chance.uniform(0, 0.004))  # the moment of the kill, not a wait for something
+        time.sleep(chance.uniform(0, times[-1] - times[-2]))  # the moment of the kill, not a wait for something
         os.kill(child, signal.SIGKILL)
         while more := words.read(64):
             said += more
     os.waitpid(child, 0)
-    assert said.count(b" ") >= 3, "the writing process failed"
+    assert said.count(b" ") >= 2, "the writing process failed"
     return said.decode().split()[-1]

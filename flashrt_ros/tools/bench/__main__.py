@@ -9,6 +9,8 @@ import sys
 
 BENCHES = {
     "capsule": "cold begin against restore, and rollback, over the length of the context",
+    "demo": "how often the demo's policy solves its task, with all, some or none of its state restored",
+    "files": "saving and verifying capsule files against the disk, restoring from host memory against a copy",
     "ros": "control lateness and service times while a policy runs, against a bare sleeper",
 }
 
