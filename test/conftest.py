@@ -7,7 +7,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -26,6 +26,17 @@ def pytest_configure(config: pytest.Config) -> None:
 def root() -> Path:
     """The checkout."""
     return ROOT
+
+
+@pytest.fixture(scope="session")
+def context() -> Iterator[None]:
+    """rclpy's default context, once for all tests of this process, in the domain that was claimed for it."""
+    import rclpy
+
+    assert os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] == "LOCALHOST"
+    rclpy.init()
+    yield
+    rclpy.try_shutdown()
 
 
 @pytest.fixture(scope="session")

@@ -141,8 +141,7 @@ def start_robot(tmp_path: Path) -> Iterator[Callable[..., RobotProcess]]:
 
 
 @pytest.fixture
-def make_observer() -> Iterator[Callable[[], Observer]]:
-    rclpy.init()
+def make_observer(context: None) -> Iterator[Callable[[], Observer]]:
     made: list[Observer] = []
 
     def make() -> Observer:
@@ -152,7 +151,6 @@ def make_observer() -> Iterator[Callable[[], Observer]]:
     yield make
     for observer in made:
         observer.close()
-    rclpy.try_shutdown()
 
 
 @pytest.fixture

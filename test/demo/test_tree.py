@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import rclpy
 from builtin_interfaces.msg import Duration
 from lifecycle_msgs.srv import GetState
 from rclpy.action import ActionServer
@@ -208,8 +207,7 @@ class FakeNodes:
 
 
 @pytest.fixture
-def start_nodes() -> Iterator[Callable[[str], FakeNodes]]:
-    rclpy.init()
+def start_nodes(context: None) -> Iterator[Callable[[str], FakeNodes]]:
     started: list[FakeNodes] = []
 
     def start(fault: str) -> FakeNodes:
@@ -219,7 +217,6 @@ def start_nodes() -> Iterator[Callable[[str], FakeNodes]]:
     yield start
     for nodes in started:
         nodes.close()
-    rclpy.try_shutdown()
 
 
 @pytest.fixture

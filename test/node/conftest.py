@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import os
 import signal
 import subprocess
 import sys
@@ -125,15 +124,6 @@ def contract(tmp_path: Path) -> Path:
     file = tmp_path / "contract.yaml"
     file.write_text(COMMAND_CONTRACT)
     return file
-
-
-@pytest.fixture(scope="session")
-def context() -> Iterator[None]:
-    """One ROS context for all tests, in the domain that test/conftest.py claimed."""
-    assert os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] == "LOCALHOST"
-    rclpy.init()
-    yield
-    rclpy.try_shutdown()
 
 
 @pytest.fixture

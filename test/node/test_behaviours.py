@@ -95,12 +95,10 @@ class FakePolicy:
 
 
 @pytest.fixture
-def node() -> Iterator[Node]:
-    rclpy.init()
+def node(context: None) -> Iterator[Node]:
     node = Node("tree")
     yield node
     node.destroy_node()
-    rclpy.try_shutdown()
 
 
 @pytest.fixture
