@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
+from flashrt_ros.node.durations import Durations
 from flashrt_ros.node.executor_bridge import ExecutorBridge
 from flashrt_ros.policy.worker import Worker
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
@@ -29,11 +30,19 @@ class DeviceThread:
         self._on_broken = on_broken
         self._worker = Worker()
         self._moved: float | None = None
+        self.stages = Durations()
+        """Of the stages, for each of which a verb may have to wait."""
 
     def between_stages(self) -> None:
-        """Mark progress; give it to the session, which calls it before each stage."""
-        self._moved = time.monotonic()
+        """End a stage; give it to the session, which calls it before each stage."""
+        if self._moved is not None:
+            self.stages.add(time.monotonic() - self._moved)
+        self.progress()
+
+    def progress(self) -> None:
+        """Mark progress of a job, and be canceled if it was preempted."""
         self._worker.between_stages()
+        self._moved = time.monotonic()
 
     def stalled_for(self) -> float:
         """Seconds since the job in progress began or passed a stage; 0 when there is none."""

@@ -14,8 +14,8 @@ from functools import partial
 from rclpy.task import Future
 
 from flashrt_ros.node.device_thread import DeviceThread
+from flashrt_ros.node.durations import Durations
 from flashrt_ros.node.executor_bridge import ExecutorBridge
-from flashrt_ros.node.inference_times import InferenceTimes
 from flashrt_ros.node.interfaces import msg
 from flashrt_ros.node.observer import Observer, assemble
 from flashrt_ros.node.stamps import to_nanoseconds
@@ -68,7 +68,8 @@ class Inference:
             on_failure: called when an inference of the running epoch failed.
             lockstep: a tick must be answered from the observation of its own instant.
         """
-        self.times = InferenceTimes()
+        self.times = Durations()
+        """From the observation taken to the chunk computed."""
         self.dropped: Counter[str] = Counter()
         """Chunks that were computed and not published, by reason."""
         self._bridge = bridge

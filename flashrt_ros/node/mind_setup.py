@@ -41,7 +41,7 @@ def load(
     """
 
     def step(what: str) -> None:
-        device.between_stages()
+        device.progress()
         progress(what)
 
     policy = load_policy(settings.checkpoint, settings.device, settings.threads, step)

@@ -10,9 +10,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import rclpy
@@ -29,9 +31,13 @@ CALL_PERIOD = 0.05
 RUN_PERIOD = 1.0
 ANCHOR = "anchor"
 _PATIENCE = 20.0
-_SIGNAL_INTERVAL = 0.1  # s; Python looks for signals only when the executor stops waiting
+_SIGNAL_INTERVAL = 0.1  # s; Python looks for signals when the executor has stopped waiting
 Times = dict[str, list[float]]
 """Seconds, by what was measured."""
+
+
+class StoppedError(Exception):
+    """SIGINT came."""
 
 
 class Client:
@@ -45,6 +51,8 @@ class Client:
         self._executor.add_node(self.node)
         self._begin = begin
         self._end = begin + seconds
+        self._stopped = False
+        signal.signal(signal.SIGINT, self._stop)
 
     def service(self, kind: Any, name: str) -> Callable[[Any], Any]:
         """Return a function that calls a service of policy_node, and notes its round trip under the name."""
@@ -85,8 +93,18 @@ class Client:
         while (left := due - time.monotonic()) > 0:
             self._spin(left)
 
+    def close(self) -> None:
+        """Free the node."""
+        self._executor.shutdown()
+        self.node.destroy_node()
+
     def _spin(self, seconds: float) -> None:
+        if self._stopped:
+            raise StoppedError
         self._executor.spin_once(min(seconds, _SIGNAL_INTERVAL))
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        self._stopped = True
 
 
 def calls(client: Client) -> None:
@@ -142,9 +160,11 @@ def main() -> int:
     options = parser.parse_args()
     rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
     client = Client(f"bench_{options.role}", options.begin, options.seconds)
-    with contextlib.suppress(KeyboardInterrupt):
+    with contextlib.suppress(StoppedError):
         roles[options.role](client)
     options.output.write_text(json.dumps(client.times))
+    client.close()
+    rclpy.try_shutdown()
     return 0
 
 

@@ -20,7 +20,7 @@ FIGURES = Figures(
     listing=[0.02],
     restore=[0.017],
     closing=[0.02],
-    longest_stage=0.007,
+    stage=0.007,
     inferences=10.0,
 )
 

@@ -1,6 +1,6 @@
 # Copyright 2026 the flashrt_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""How long inferences took."""
+"""How long something took, again and again."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections import deque
 
 import numpy as np
 
-_REMEMBERED = 500
+_REMEMBERED = 2000
 
 
-class InferenceTimes:
-    """The newest inferences, in seconds from the observation taken to the chunk computed; warm-ups are none."""
+class Durations:
+    """The newest durations, in seconds."""
 
     def __init__(self) -> None:
         self.count = 0
