@@ -23,7 +23,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 VIEWS = ("front", "wrist")
 RATE = 10.0
-PERIOD = 1.0 / RATE
+HEARTBEAT_TIMEOUT = 1.5  # s; longer than a busy machine keeps a node from a processor
 BUDGET_MIB = 24
 PATIENCE = 30.0  # s; far beyond what anything here takes
 
@@ -315,9 +315,16 @@ def contract(tmp_path_factory: pytest.TempPathFactory) -> Path:
     values = yaml.safe_load((ROOT / "config" / "demo_contract.yaml").read_text())
     del values["lockstep"]
     values["action"] |= {"rate": RATE, "threshold": 10}
+    values["heartbeat_timeout"] = HEARTBEAT_TIMEOUT
     path = tmp_path_factory.mktemp("contract") / "contract.yaml"
     path.write_text(yaml.safe_dump(values))
     return path
+
+
+@pytest.fixture
+def heartbeat_timeout() -> float:
+    """Of the contract, in s."""
+    return HEARTBEAT_TIMEOUT
 
 
 @pytest.fixture(scope="session")

@@ -16,8 +16,7 @@ from flashrt_interfaces.msg import PolicyState
 from flashrt_ros.node.stamps import to_nanoseconds
 from flashrt_ros.runtime.errors import ErrorCode
 
-HEARTBEAT_TIMEOUT = 0.5
-SLACK = 0.25  # s, of a busy machine
+SLACK = 0.5  # s, of a busy machine
 
 
 def capsule(client: Any, name: str) -> Any:
@@ -39,7 +38,7 @@ def held_after(client: Any, robot: Any, until: Any, closed_at: float) -> None:
 
 
 def test_a_killed_policy_node_leaves_a_held_arm_and_comes_back_at_its_newest_durable_boundary(
-    nodes: Any, client: Any, robot: Any, until: Any
+    nodes: Any, client: Any, robot: Any, heartbeat_timeout: float, until: Any
 ) -> None:
     client.move(instruction="press the button that lit up", seed=5)
     saved = client.call("snapshot", name="kept")
@@ -52,7 +51,7 @@ def test_a_killed_policy_node_leaves_a_held_arm_and_comes_back_at_its_newest_dur
     nodes.started["policy_node"].kill()
     until(lambda: client.gate.reason.startswith("heartbeat"), lambda: f"a closed gate, not {client.gate}")
     closed_at = to_nanoseconds(client.gate.closed_at) * 1e-9
-    assert closed_at - killed <= HEARTBEAT_TIMEOUT + SLACK
+    assert closed_at - killed <= heartbeat_timeout + SLACK
     held_after(client, robot, until, closed_at)
 
     commands = len(robot.commands)
