@@ -14,9 +14,8 @@ import json
 import os
 import re
 import stat
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedReader
@@ -31,9 +30,10 @@ LARGEST_HEADER = 100_000_000
 _LENGTH_BYTES = 8
 _NO_DIGEST = "0" * 64
 _DIGEST = re.compile("[0-9a-f]{64}")
-_BLOCK = 8 << 20
-_HASH_THREADS = 2
-"""Enough for a fast disk; the other cores are the policy's."""
+_THREADS = 2
+"""That move and hash tensors: enough for a fast disk; the other cores are the policy's."""
+_PIECE = 1 << 20
+"""Bytes that are moved and hashed at a time, so that the second meets them in the cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,41 +68,28 @@ class TensorFile:
 
     def read(self, targets: Mapping[str, memoryview]) -> None:
         """Read some tensors' bytes into `targets`; DAMAGED if any are not those that were written."""
-        self._read_ahead()
-        with ThreadPoolExecutor(_HASH_THREADS, "checksum") as hashing:
-            checks = [self._check(hashing, name, target) for name, target in targets.items()]
-        for check in checks:
-            check.result()
+        self._check_each(targets.items())
 
     def verify(self) -> None:
         """Check every byte of the file; DAMAGED, naming a tensor whose bytes are not those that were written."""
-        self._read_ahead()
-        with ThreadPoolExecutor(_HASH_THREADS, "checksum") as hashing:
-            ahead: deque[tuple[Future[None], bytearray]] = deque()
-            for name, entry in self.entries.items():
-                memory = bytearray()
-                if len(ahead) > _HASH_THREADS:
-                    check, memory = ahead.popleft()
-                    check.result()
-                if len(memory) < entry.nbytes:
-                    memory = bytearray(entry.nbytes)
-                ahead.append((self._check(hashing, name, memoryview(memory)[: entry.nbytes]), memory))
-            for check, _ in ahead:
+        self._check_each((name, None) for name in self.entries)
+
+    def _check_each(self, wanted: Iterable[tuple[str, memoryview | None]]) -> None:
+        os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)
+        with ThreadPoolExecutor(_THREADS, "checksum") as threads:
+            for check in [threads.submit(self._check, name, target) for name, target in wanted]:
                 check.result()
 
-    def _read_ahead(self) -> None:
-        os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)
-
-    def _check(self, hashing: ThreadPoolExecutor, name: str, target: memoryview) -> Future[None]:
-        entry = self.entries[name]
-        self._file.seek(entry.offset)
-        count = self._file.readinto(target)
-
-        def check() -> None:
-            if count != entry.nbytes or hashlib.sha256(target).hexdigest() != entry.sha256:
-                raise damaged(self.path, f"the bytes of {name} do not match their checksum")
-
-        return hashing.submit(check)
+    def _check(self, name: str, target: memoryview | None) -> None:
+        entry, digest, complete = self.entries[name], hashlib.sha256(), True
+        memory = memoryview(bytearray(min(entry.nbytes, _PIECE))) if target is None else target
+        for begin in range(0, entry.nbytes, _PIECE):
+            nbytes = min(_PIECE, entry.nbytes - begin)
+            piece = memory[:nbytes] if target is None else memory[begin : begin + nbytes]
+            complete &= os.preadv(self._file.fileno(), [piece], entry.offset + begin) == nbytes
+            digest.update(piece)
+        if not complete or digest.hexdigest() != entry.sha256:
+            raise damaged(self.path, f"the bytes of {name} do not match their checksum")
 
 
 def encoded_header(
@@ -150,26 +137,36 @@ def write_aside(path: Path, format_name: str, document: Mapping[str, Any], tenso
     except OSError as error:
         raise storage(path, error) from error
     try:
-        with open(descriptor, "wb") as file, ThreadPoolExecutor(_HASH_THREADS, "checksum") as hashing:
-            checksums = [hashing.submit(digests_of, [tensor]) for tensor in tensors]
-            file.seek(len(encoded_header(format_name, document, tensors)))
-            begun = 0
+        with os.fdopen(descriptor, "wb") as file, ThreadPoolExecutor(_THREADS, "checksum") as threads:
+            offset = len(encoded_header(format_name, document, tensors))
+            digests = []
             for tensor in tensors:
-                file.write(tensor.data)
-                if file.tell() - begun > _BLOCK:  # the disk need not wait for the rest
-                    os.posix_fadvise(file.fileno(), begun, file.tell() - begun, os.POSIX_FADV_DONTNEED)
-                    begun = file.tell()
-            file.flush()
-            if not all(checksum.done() for checksum in checksums):
-                os.fsync(file.fileno())
-            digests = {name: digest for checksum in checksums for name, digest in checksum.result().items()}
-            file.seek(0)
-            file.write(encoded_header(format_name, document, tensors, digests))
-            file.flush()
+                digests.append(threads.submit(_write_tensor, descriptor, offset, tensor))
+                offset += tensor.data.nbytes
+            named = {tensor.name: digest.result() for tensor, digest in zip(tensors, digests, strict=True)}
+            _write(descriptor, 0, memoryview(encoded_header(format_name, document, tensors, named)))
             os.fsync(file.fileno())
     except OSError as error:
         path.unlink(missing_ok=True)
         raise storage(path, error) from error
+
+
+def _write_tensor(descriptor: int, offset: int, tensor: Tensor) -> str:
+    """Write a tensor's bytes and return their checksum."""
+    digest = hashlib.sha256()
+    for begin in range(0, tensor.data.nbytes, _PIECE):
+        piece = tensor.data[begin : begin + _PIECE]
+        digest.update(piece)
+        _write(descriptor, offset + begin, piece)
+    if tensor.data.nbytes >= _PIECE:  # the disk need not wait for the rest
+        os.posix_fadvise(descriptor, offset, tensor.data.nbytes, os.POSIX_FADV_DONTNEED)
+    return digest.hexdigest()
+
+
+def _write(descriptor: int, offset: int, data: memoryview) -> None:
+    while data:
+        count = os.pwrite(descriptor, data, offset)
+        offset, data = offset + count, data[count:]
 
 
 def commit(aside: Path, path: Path) -> None:
