@@ -33,7 +33,6 @@ else:
     import yaml
     from diagnostic_msgs.msg import DiagnosticArray
     from rclpy.action import ActionClient
-    from rclpy.context import Context
     from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
     from rclpy.node import Node
     from sensor_msgs.msg import Image, JointState
@@ -328,12 +327,10 @@ def heartbeat_timeout() -> float:
 
 
 @pytest.fixture(scope="session")
-def spun() -> Iterator[Node]:
+def spun(context: None) -> Iterator[Node]:
     """A node of the test's own, spun by a thread."""
-    context = Context()
-    context.init()
-    node = Node("test", context=context)
-    executor = SingleThreadedExecutor(context=context)
+    node = Node("test")
+    executor = SingleThreadedExecutor()
     executor.add_node(node)
 
     def spin() -> None:
@@ -346,7 +343,6 @@ def spun() -> Iterator[Node]:
     executor.shutdown()
     thread.join(5.0)
     node.destroy_node()
-    context.try_shutdown()
 
 
 @pytest.fixture(scope="session")
