@@ -76,10 +76,9 @@ def measure(options: argparse.Namespace, folder: Path, progress: Progress) -> Fi
     progress.show("resets")
     resets = [demo_memory.reset_is_cold_start(options.checkpoint, options.renderer, seed) for seed in range(_RESETS)]
     boundaries = []
-    for situation in demo_best.SITUATIONS:
-        for seed in range(options.seed, options.seed + options.boundaries):
-            progress.show("best of n", f"{situation}, seed {seed}")
-            boundaries.append(demo_best.try_forks(rehearsal, seed, situation, options.forks))
+    for seed in range(options.seed, options.seed + options.boundaries):
+        progress.show("best of n", f"seed {seed}")
+        boundaries += demo_best.try_forks(rehearsal, seed, options.forks)
     return Figures(
         policy=summarise(over_ros),
         expert=summarise(expert),

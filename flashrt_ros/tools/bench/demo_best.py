@@ -8,14 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb
 
-from flashrt_ros.demo.rehearsal import LOOK_TICKS, Rehearsal
+from flashrt_ros.demo.rehearsal import LOOK_TICKS, Rehearsal, mix, other_seed
 from flashrt_ros.demo.task import Disturbance, Kind, Outcome, draw_scenario
+from flashrt_ros.tools.bench.demo_memory import look
 
-PUSHED = "pushed aside"
+RESTORED = "all restored"
+ROWS_ONLY = "KV rows alone restored"
 UNSEEN = "the light never seen"
-SITUATIONS = (PUSHED, UNSEEN)
-_PUSH = Disturbance(24, 22, (0.6, -0.4, 0.2, 0.0, 0.0, 0.0))
-"""Away from a press that has begun, to where one try from anew may fail."""
+SITUATIONS = (RESTORED, ROWS_ONLY, UNSEEN)
+_PUSH = Disturbance(LOOK_TICKS, 20, (0.6, -0.4, 0.2, 0.0, 0.0, 0.0))
+"""To where one try may fail even with all of the memory."""
 _LIMIT = 70  # ticks of a try
 
 
@@ -28,23 +30,27 @@ class Boundary:
     successes: tuple[bool, ...]
 
 
-def try_forks(rehearsal: Rehearsal, seed: int, situation: str, forks: int) -> Boundary:
-    """Try forks of one boundary of "press the button that lit up", in one of SITUATIONS."""
-    rehearsal.stage(draw_scenario(Kind.LIT, seed), seed, [_PUSH])
-    rehearsal.begin(seed)
-    start = rehearsal.memory()
-    rehearsal.play(LOOK_TICKS)
-    memory = rehearsal.memory() if situation == PUSHED else start
-    if situation == PUSHED:
-        rehearsal.play(_PUSH.tick + _PUSH.ticks - LOOK_TICKS)
+def try_forks(rehearsal: Rehearsal, seed: int, forks: int) -> list[Boundary]:
+    """Try forks of "press the button that lit up", from the boundary after the light and a push, in all SITUATIONS."""
+    scenario = draw_scenario(Kind.LIT, seed)
+    other = other_seed(scenario, seed)
+    foreign = look(rehearsal, draw_scenario(Kind.LIT, other), other)
+    memory = look(rehearsal, scenario, seed, [_PUSH])
+    while rehearsal.task.tick < _PUSH.tick + _PUSH.ticks:
+        rehearsal.task.step(rehearsal.task.world.targets)
     world = rehearsal.task.save()
+    rehearsal.begin(seed)
+    memories = {RESTORED: memory, ROWS_ONLY: mix(rows_of=memory, rest_of=foreign), UNSEEN: rehearsal.memory()}
 
-    def fork(number: int) -> bool:
+    def fork(situation: str, number: int) -> bool:
         rehearsal.task.load(world)
-        rehearsal.recall(memory, retry=number)
+        rehearsal.recall(memories[situation], retry=number)
         return rehearsal.play(_LIMIT).outcome is Outcome.SUCCESS
 
-    return Boundary(seed, situation, tuple(fork(number) for number in range(1, forks + 1)))
+    return [
+        Boundary(seed, situation, tuple(fork(situation, number) for number in range(1, forks + 1)))
+        for situation in SITUATIONS
+    ]
 
 
 def success_of_best(boundaries: Sequence[Boundary], n: int) -> float:

@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from flashrt_ros.demo.rehearsal import LOOK_TICKS, Rehearsal, Take, mix, other_seed
-from flashrt_ros.demo.task import Kind, Outcome, Scenario, draw_scenario
+from flashrt_ros.demo.task import Disturbance, Kind, Outcome, Scenario, draw_scenario
 from flashrt_ros.runtime.capsule import Capsule
 
 ORIGINAL = "original run"
@@ -41,8 +41,8 @@ def try_memories(rehearsal: Rehearsal, seed: int) -> Case:
     """Play "press the button that lit up" from the boundary after the light under each condition."""
     scenario = draw_scenario(Kind.LIT, seed)
     other = draw_scenario(Kind.LIT, other_seed(scenario, seed))
-    foreign = _look(rehearsal, other, other_seed(scenario, seed))
-    memory = _look(rehearsal, scenario, seed)
+    foreign = look(rehearsal, other, other_seed(scenario, seed))
+    memory = look(rehearsal, scenario, seed)
     world = rehearsal.task.save()
 
     def play(remember: Callable[[], None]) -> Take:
@@ -65,8 +65,9 @@ def try_memories(rehearsal: Rehearsal, seed: int) -> Case:
     )
 
 
-def _look(rehearsal: Rehearsal, scenario: Scenario, seed: int) -> Capsule:
-    rehearsal.stage(scenario, seed)
+def look(rehearsal: Rehearsal, scenario: Scenario, seed: int, pushes: Sequence[Disturbance] = ()) -> Capsule:
+    """Play an episode until the light is out, and return what is remembered."""
+    rehearsal.stage(scenario, seed, pushes)
     rehearsal.begin(seed)
     rehearsal.play(LOOK_TICKS)
     return rehearsal.memory()
@@ -75,7 +76,7 @@ def _look(rehearsal: Rehearsal, scenario: Scenario, seed: int) -> Capsule:
 def reset_is_cold_start(checkpoint: Path, renderer: str, seed: int) -> list[str]:
     """Return how an episode after a reset by capsule differs from one after a cold start; empty: in nothing."""
     used, fresh = Rehearsal(checkpoint, renderer), Rehearsal(checkpoint, renderer)
-    _look(used, draw_scenario(Kind.LIT, seed + 1), seed + 1)
+    look(used, draw_scenario(Kind.LIT, seed + 1), seed + 1)
     scenario = draw_scenario(Kind.LIT, seed)
     used.stage(scenario, seed)
     report = used.session.reset(scenario.instruction, seed)
