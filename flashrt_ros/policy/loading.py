@@ -54,6 +54,10 @@ def load_policy(
     """
     _check_device(device, threads)
     folder = Path(path)
+    if not folder.is_dir():
+        raise FlashrtError(
+            ErrorCode.BAD_CHECKPOINT, f"checkpoint {folder}: no such folder; name the one with config.json"
+        )
     progress(f"reading the headers of {folder}")
     tokenizer = Tokenizer(folder / "tokenizer.json")
     model = Hybrid.from_folder(folder)

@@ -340,7 +340,10 @@ class Session:
         assert entry is not None
         return entry
 
-    def _row_sources(self) -> list[RowSource]:
-        capsules = [(kept.boundary.rows, kept.rows) for kept in self.store.list()]
-        journalled = [(e.boundary.rows, e.rows) for e in self.live.journal.entries() if e.rows is not None]
-        return [*capsules, *journalled]
+    def _row_sources(self) -> Iterator[RowSource]:
+        """Whatever holds rows; looked through only where some are missing."""
+        for kept in self.store.list():
+            yield kept.boundary.rows, kept.rows
+        for entry in self.live.journal.entries():
+            if entry.rows is not None:
+                yield entry.boundary.rows, entry.rows

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -136,7 +137,7 @@ class LiveState:
     def return_to(self, entry: JournalEntry, sources: Iterable[RowSource]) -> int:
         """Make a journalled boundary the head again; the bytes copied."""
         own = [(entry.boundary.rows, entry.rows)] if entry.rows is not None else []
-        copied = self.load(entry.boundary, entry.small, [*own, *sources])
+        copied = self.load(entry.boundary, entry.small, itertools.chain(own, sources))
         self._set_head(entry)
         return copied
 

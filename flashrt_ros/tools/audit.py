@@ -20,6 +20,7 @@ from typing import Literal
 
 import numpy as np
 import torch
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -177,7 +178,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console()
     with tempfile.TemporaryDirectory() as folder, console.status("loading") as status:
         checkpoint = options.checkpoint or str(write_tiny_checkpoint(Path(folder) / "tiny"))
-        policy = load_policy(checkpoint, device=options.device)
+        try:
+            policy = load_policy(checkpoint, device=options.device)
+        except FlashrtError as error:
+            console.print(f"audit: {error.code.name}: {error}", markup=False, soft_wrap=True)
+            return 2
         result = audit(policy, status.update)
     console.print(_table(result))
     for name in result.differing:
@@ -195,8 +200,8 @@ _NOTICED: dict[Noticed, str] = {
 
 
 def _table(result: AuditResult) -> Table:
-    table = Table("state buffer", "scope", "live bytes", "sha256", "left out")
+    table = Table("state buffer", "scope", "live bytes", "sha256", "left out", box=SIMPLE_HEAD)
     for finding in result.findings:
         words = _NOTICED[finding.noticed]
-        table.add_row(finding.name, finding.scope, f"{finding.nbytes:,}", finding.digest[:16], words)
+        table.add_row(finding.name, finding.scope, f"{finding.nbytes:,}", finding.digest[:12], words)
     return table

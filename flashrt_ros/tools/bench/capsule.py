@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -27,14 +27,12 @@ RESTORE_BOUND_MS = 10.0
 ROLLBACK_SPREAD = 1.5
 """Largest over smallest: a copy of the same bytes on a shared CPU varies by that much."""
 
+COLD_REPEATS = 2
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Medians at one context length, of rollback the fastest; times in milliseconds.
-
-    Rollback copies the same bytes at every length, so that its fastest times must be alike; its median also tells
-    how much of the caches the observation before it has taken.
-    """
+    """The fastest times at one context length, in milliseconds: what else runs on the machine only adds to them."""
 
     tokens: int
     cold_ms: float
@@ -69,7 +67,7 @@ def _measure(policy: Policy, length: int, repeats: int, copy_rate: float, progre
     session = Session(policy)
     observation = random_observation(policy, np.random.default_rng(0), 1)
     progress(f"{length} tokens: cold")
-    cold = [_seconds(lambda: _cold(session, length, observation))]
+    cold = [_seconds(lambda: _cold(session, length, observation)) for _ in range(COLD_REPEATS)]
     session.begin("measure", seed=0)
     _fill(session, length, observation)
     snapshots, restores, resumed, rollbacks, report = [], [], [], [], None
@@ -85,9 +83,7 @@ def _measure(policy: Policy, length: int, repeats: int, copy_rate: float, progre
         rollbacks.append(time.perf_counter() - started)
         capsule = session.store.drop("measured")
     assert report is not None
-    cold_ms, snapshot_ms, restore_ms, resumed_ms = (
-        1e3 * statistics.median(times) for times in (cold, snapshots, restores, resumed)
-    )
+    cold_ms, snapshot_ms, restore_ms, resumed_ms = (1e3 * min(times) for times in (cold, snapshots, restores, resumed))
     floor_ms = 1e3 * capsule.nbytes / copy_rate
     return Row(
         tokens=capsule.boundary.cursors["position"],
@@ -179,7 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _table(rows: Sequence[Row]) -> Table:
     columns = ("tokens", "cold", "resumed", "ratio", "restore", "floor", "snapshot", "rollback", "MB")
     title = "ms; resumed: restore and one observation; floor: bytes / copy rate"
-    table = Table(*columns, title=title)
+    table = Table(*columns, title=title, box=SIMPLE_HEAD)
     for row in rows:
         table.add_row(
             str(row.tokens),
