@@ -95,7 +95,14 @@ def buffers() -> BufferSet:
 
 @pytest.fixture
 def manifest(buffers: BufferSet) -> Manifest:
-    return {"weights": {"model.safetensors": "0123"}, "layout": layout(buffers.state())}
+    return {
+        "weights": {"model.safetensors": "0123"},
+        "config": {"flashrt": "4567"},
+        "tokenizer": {"sha256": "89ab"},
+        "normaliser": {"convention": "mean_std", "sha256": "cdef"},
+        "layout": layout(buffers.state()),
+        "numerics": {"backend": "cpu", "device": "AVX512", "threads": "1", "torch": "2.13"},
+    }
 
 
 @pytest.fixture

@@ -116,12 +116,13 @@ def test_foreign_manifest_is_named_and_gives_the_recipe_alone(
     make_capsule, save, buffers: BufferSet, manifest: Manifest, refuses
 ) -> None:
     path = save(make_capsule())
-    for name in manifest:
-        key = next(iter(manifest[name]))
+    values = [(part, key) for part, named in manifest.items() for key in named]
+    for name, key in values:
         other = {**manifest, name: {**manifest[name], key: "other"}}
         with refuses(ErrorCode.MANIFEST_MISMATCH, str(path), f"{name}.{key}: expected other", "rebuild"):
             read_capsule(path, buffers, other)
-    many = {**manifest, "config": {str(number): "" for number in range(8)}}
+    print(f"{len(values)} values of {len(manifest)} parts")
+    many = {**manifest, "config": {**manifest["config"], **{str(number): "" for number in range(8)}}}
     with refuses(ErrorCode.MANIFEST_MISMATCH, "and 2 more"):
         read_capsule(path, buffers, many)
     foreign = read_capsule(path, buffers, many, foreign=True)
