@@ -140,8 +140,7 @@ class Film:
         end = max(max(branch.states) for branch in self._branches)
         for tick in range(begin, end + 1):
             shots = [self._branch_shot(branch, tick) for branch in self._branches]
-            yield self._frame("A new observation, and a retry.", tick, shots), _TICK
-        yield self._frame("A new observation, and a retry.", end, shots), 40 * _TICK
+            yield self._frame("A new observation, and a retry.", tick, shots), _TICK * (40 if tick == end else 1)
 
     def _branch_shot(self, branch: Branch, tick: int) -> Shot:
         last = max(branch.states)

@@ -15,7 +15,7 @@ from flashrt_ros.demo.recorder import Recorder
 from flashrt_ros.demo.report import Verdict
 from flashrt_ros.demo.steps import Do, SetParameters, Wait
 from flashrt_ros.demo.task import Kind, Outcome, Scenario, draw_scenario
-from flashrt_ros.demo.witness import Testimony, Witness
+from flashrt_ros.demo.witness import Heard, Witness
 from flashrt_ros.demo.world import BUTTONS
 from flashrt_ros.node.behaviours import Rollback, RunPolicy, ServiceBehaviour, Snapshot
 from flashrt_ros.node.stamps import to_nanoseconds
@@ -57,7 +57,7 @@ class StoryTree:
         self.root = Sequence("the story", memory=True, children=self._children())
 
     @property
-    def heard(self) -> Testimony:
+    def heard(self) -> Heard:
         """What was heard of it."""
         return self._witness.heard
 

@@ -26,7 +26,7 @@ from flashrt_ros.demo.canvas import (
     Colour,
 )
 from flashrt_ros.demo.task import LIGHT_SPACING, LIT_TICKS, Scenario
-from flashrt_ros.demo.witness import Testimony
+from flashrt_ros.demo.witness import Heard
 from flashrt_ros.demo.world import BUTTONS
 from flashrt_ros.node.stamps import to_nanoseconds
 
@@ -75,7 +75,7 @@ class Axis:
         self._canvas.text(_RIGHT, bottom + 25, name, DIM, 12, "rm")
 
 
-def draw_timeline(heard: Testimony, scenario: Scenario, camera: Camera, pushed: range, retry: int) -> Image.Image:
+def draw_timeline(heard: Heard, scenario: Scenario, camera: Camera, pushed: range, retry: int) -> Image.Image:
     """Draw it.
 
     Args:
@@ -110,7 +110,7 @@ def draw_timeline(heard: Testimony, scenario: Scenario, camera: Camera, pushed: 
     return canvas.image
 
 
-def _stills(canvas: Canvas, axis: Axis, heard: Testimony, camera: Camera, pushed: range, retry: int) -> None:
+def _stills(canvas: Canvas, axis: Axis, heard: Heard, camera: Camera, pushed: range, retry: int) -> None:
     """Show the world at some moments, above when they were."""
     last = max(heard.states)
     moments = (
@@ -139,7 +139,7 @@ def _connect(canvas: Canvas, whole: Axis, zoom: Axis, top: float, bottom: float)
 class Rows:
     """The bars of everything that happened."""
 
-    def __init__(self, heard: Testimony, scenario: Scenario) -> None:
+    def __init__(self, heard: Heard, scenario: Scenario) -> None:
         self._heard = heard
         self._scenario = scenario
 

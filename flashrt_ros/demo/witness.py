@@ -36,7 +36,7 @@ class Span:
 
 
 @dataclass(slots=True)
-class Testimony:
+class Heard:
     """What was heard; times are seconds on the wall clock, ticks those of the task.
 
     Attributes:
@@ -72,7 +72,7 @@ class Witness:
 
     def __init__(self, node: Node, period: int) -> None:
         """`period`: ns a tick."""
-        self.heard = Testimony()
+        self.heard = Heard()
         self._period = period
         self._reset_stamp: int | None = None
         self._ran: tuple[int, int] = (0, 0)
@@ -91,7 +91,7 @@ class Witness:
 
     def begin(self, stamp: int) -> None:
         """Start at tick 0 of an episode, which the robot shows at `stamp`, ns."""
-        self.heard = Testimony()
+        self.heard = Heard()
         self._reset_stamp = stamp
 
     def lacking(self, stamp: int) -> str:

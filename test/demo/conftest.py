@@ -9,17 +9,23 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import rclpy
+from diagnostic_msgs.msg import DiagnosticStatus
+from rcl_interfaces.srv import SetParametersAtomically
 from rclpy.executors import SingleThreadedExecutor
+from rclpy.parameter import Parameter
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import Image, JointState
+from std_msgs.msg import UInt8MultiArray
 from std_srvs.srv import Trigger
 
 from flashrt_ros.demo.render import VIEWS
 from flashrt_ros.demo.world import JOINTS
+from flashrt_ros.node import qos
 from flashrt_ros.node.stamps import from_nanoseconds, to_nanoseconds
 
 PATIENCE = 20.0  # s; far beyond what anything here takes
@@ -72,6 +78,12 @@ class Observer:
         self.node.create_subscription(
             Clock, "/clock", lambda clock: self.clocks.append(to_nanoseconds(clock.clock)), 100
         )
+        self.episodes: list[DiagnosticStatus] = []
+        self.worlds: list[bytes] = []
+        self.node.create_subscription(DiagnosticStatus, "robot/episode", self.episodes.append, qos.LATCHED)
+        self.node.create_subscription(
+            UInt8MultiArray, "robot/world", lambda state: self.worlds.append(bytes(state.data)), 100
+        )
         self.commands = self.node.create_publisher(JointState, "joint_command", 100)
 
     def _on_clock(self, clock: Clock) -> None:
@@ -115,9 +127,18 @@ class Observer:
         self.commands.publish(message)
 
     def call(self, service: str) -> Trigger.Response:
-        client = self.node.create_client(Trigger, f"robot/{service}")
+        return self._call(Trigger, service, Trigger.Request())
+
+    def set_parameters(self, **values: object) -> None:
+        parameters = [Parameter(name, value=value).to_parameter_msg() for name, value in values.items()]
+        request = SetParametersAtomically.Request(parameters=parameters)
+        result = self._call(SetParametersAtomically, "set_parameters_atomically", request).result
+        assert result.successful, result.reason
+
+    def _call(self, kind: type, service: str, request: object) -> Any:
+        client = self.node.create_client(kind, f"robot/{service}")
         assert client.wait_for_service(PATIENCE)
-        future = client.call_async(Trigger.Request())
+        future = client.call_async(request)
         self.until(future.done, service)
         self.node.destroy_client(client)
         return future.result()

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from flashrt_ros.demo.render import VIEWS, open_renderer
+from flashrt_ros.demo.task import Disturbance, Kind, Task, draw_scenario, saved_tick
 from flashrt_ros.demo.world import JOINTS, World
 
 if TYPE_CHECKING:
@@ -94,6 +95,52 @@ def test_load_world_brings_back_the_bytes_but_not_the_time(start_robot: Start, o
     assert observer.call("reset_world").success
     assert observer.tick(stamp + 12 * PERIOD) == observer.parts[stamp]
     assert observer.clocks == sorted(observer.clocks)
+
+
+def test_it_plays_an_episode_of_the_task_and_tells_how_it_stands(start_robot: Start, observer: Observer) -> None:
+    start_robot(seed=2, renderer="drawn")
+    observer.first_tick()
+    observer.until(lambda: bool(observer.episodes), "the state without an episode")
+    assert observer.episodes[-1].message == "none"
+    push = [1.0, 4.0, 0.3, 0.0, 0.0, 0.0, 0.0, 0.0]
+    observer.set_parameters(task="lit", seed=4, push=push)
+    assert observer.call("reset_world").success
+    observer.until(lambda: observer.episodes[-1].message == "running", "the episode")
+    stamp = max(observer.clocks)
+    observer.tick(stamp)
+    task = Task(World(), draw_scenario(Kind.LIT, 4), 4, [Disturbance(1, 4, tuple(push[2:]))])
+    target = task.world.positions
+    observer.worlds.clear()
+    drive(observer, stamp, [target.tolist()] * 12)
+    for _ in range(12):
+        task.step(target)
+    observer.until(lambda: saved_tick(observer.worlds[-1]) == 12, "the state of tick 12")
+    assert observer.worlds[-1] == task.save()
+    assert any(task.world.lights)
+    assert len(observer.episodes) == 2  # nothing was pressed, so nothing was told
+
+
+@pytest.mark.parametrize("values", [{"task": "dance"}, {"task": "lit", "push": [1.0]}])
+def test_reset_refuses_an_episode_that_is_none(
+    start_robot: Start, observer: Observer, values: dict[str, object]
+) -> None:
+    start_robot(seed=2)
+    stamp = observer.first_tick()
+    observer.set_parameters(**values)
+    answer = observer.call("reset_world")
+    assert not answer.success
+    assert "task is 'dance'" in answer.message or "push is" in answer.message
+    drive(observer, stamp, [World(2).positions.tolist()])  # the world goes on
+
+
+def test_pacing_can_be_changed_while_it_runs(start_robot: Start, observer: Observer) -> None:
+    start_robot(pacing=1.0)
+    stamp = observer.first_tick()
+    targets = [World(0).positions.tolist()] * 30
+    observer.set_parameters(pacing=0.0)
+    begun = time.monotonic()
+    drive(observer, stamp, targets)
+    assert time.monotonic() - begun < 30 * 0.1
 
 
 def test_pacing_bounds_the_speed(start_robot: Start, observer: Observer) -> None:
