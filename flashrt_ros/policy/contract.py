@@ -56,6 +56,11 @@ class Observation:
     images: tuple[ImageSource, ...]
     state: StateSource
 
+    @property
+    def max_age(self) -> float:
+        """Seconds that the oldest part of an observation may be old when it is made."""
+        return max(self.state.max_age, *(image.max_age for image in self.images))
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:

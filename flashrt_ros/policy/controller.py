@@ -137,6 +137,8 @@ class Controller(ABC):
             self.dropped["observed before the gate closed"] += 1
         elif observation_stamp > self._now() + self.joints.max_age:
             self.dropped["observed in the future"] += 1
+        elif not self.gate.is_exempt(exact) and self._is_stale(observation_stamp, horizon):
+            self.dropped["stale"] += 1
         elif chunk_id <= self._newest_chunk:
             self.dropped["repeated"] += 1
         else:
@@ -193,6 +195,10 @@ class Controller(ABC):
 
     def _send(self, tick: int, positions: NDArray[np.float64]) -> None:
         self._output.command(tick, positions)
+
+    @abstractmethod
+    def _is_stale(self, observation_stamp: int, horizon: int) -> bool:
+        """Return whether an observation is too old for a chunk of `horizon` rows that answers it to run."""
 
     @abstractmethod
     def _wake(self) -> None:

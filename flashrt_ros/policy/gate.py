@@ -131,7 +131,11 @@ class Gate:
 
     def fresh(self, observation_stamp: int, *, exact: bool) -> bool:
         """Return whether a chunk answers an observation made after the gate closed, or is exempt from that."""
-        return observation_stamp > self.closed_at or (exact and self._exact_allowed)
+        return observation_stamp > self.closed_at or self.is_exempt(exact)
+
+    def is_exempt(self, exact: bool) -> bool:
+        """Return whether a chunk may run whatever the age of its observation: a re-instated one, where allowed."""
+        return exact and self._exact_allowed
 
     def pass_commands(self) -> None:
         """Open an armed gate."""

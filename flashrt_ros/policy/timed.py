@@ -18,6 +18,7 @@ class TimedController(Controller):
         super().__init__(contract, output, gate, now)
         self._last_tick: int | None = None
         self._patience = round(contract.heartbeat_timeout * 1e9)
+        self._max_age = round(contract.observation.max_age * 1e9)
 
     def tick(self) -> None:
         """Do one control tick."""
@@ -37,6 +38,19 @@ class TimedController(Controller):
     def _hold_measured(self) -> None:
         if self.joints.positions is not None:
             self._send(self._now(), self.saturation.within_position(self.joints.positions))
+
+    def _is_stale(self, observation_stamp: int, horizon: int) -> bool:
+        """Bound the age of an observation by what the contract allows it and its answer.
+
+        An observation may be `max_age` old when it is made, and an inference that takes longer than
+        `heartbeat_timeout` counts as lost. A chunk that answers an older one shows a world that is no more, so it never
+        opens the gate. While rows run, the arm moves along the plan that was observed, which is why a long chunk may
+        come as late as it has rows to cover.
+        """
+        allowed = self._patience
+        if self.gate.open:
+            allowed = max(allowed, horizon * self._action.period)
+        return self._now() - observation_stamp > self._max_age + allowed
 
     def _wake(self) -> None:
         """Nothing waits: the next tick comes by itself."""

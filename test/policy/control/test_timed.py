@@ -207,6 +207,32 @@ def test_no_action_answers_an_observation_from_before_the_closing(robot: Timed) 
     assert robot.record.targets == [0.0]
 
 
+def test_a_stale_observation_never_opens_the_gate_and_a_new_one_is_asked_for(robot: Timed) -> None:
+    robot.rig.run_epoch(1)
+    robot.tick()
+    observed = robot.rig.now
+    robot.tick(9)  # max_age 0.3 s and heartbeat_timeout 0.5 s are 8 ticks
+    robot.rig.plan(0.0, observed)
+    robot.tick()
+    assert not robot.gate.open
+    assert robot.controller.dropped == {"stale": 1}
+    assert robot.record.requests[-1] == robot.rig.now
+    robot.rig.plan(0.0, robot.rig.now - 8 * PERIOD)
+    robot.tick()
+    assert robot.gate.open
+
+
+def test_a_stale_observation_replaces_no_chunk_in_execution(robot: Timed) -> None:
+    robot.start()
+    robot.tick(12)
+    late = robot.record.requests[-1]
+    robot.rig.plan(0.02, robot.rig.now - 10 * PERIOD)
+    robot.tick()
+    assert robot.controller.dropped == {"stale": 1}
+    assert robot.gate.open
+    assert robot.record.requests[-1] > late
+
+
 def test_an_observation_of_the_future_is_dropped(robot: Timed) -> None:
     robot.rig.run_epoch(1)
     robot.tick()
