@@ -160,6 +160,9 @@ class Episode:
 
     def _executed(self, event: Executed) -> Boundary:
         head, plan = self.require_head(), self._buffers["plan"]
+        horizon = self._buffers["chunk"].shape[0]
+        if not 0 <= event.cursor <= horizon:
+            raise FlashrtError(ErrorCode.BAD_REQUEST, f"cursor {event.cursor}: a chunk has {horizon} rows")
         age = int(self._buffers["generator"][1]) - event.act_index
         if age not in (0, 1) or not int(plan[2 * age]):
             return head
@@ -197,6 +200,10 @@ class Episode:
     ) -> Boundary:
         """Commit a new boundary; what is not given is as at the head. No parent: a lineage starts here."""
         head = self.live.head if parent is None else None
+        if head is not None:
+            start, parent_revision = head.start, head.revision
+        else:
+            start, parent_revision = start_name(instruction or ""), 0
         boundary = Boundary(
             id=next(self._ids),
             kind=kind,
@@ -206,13 +213,15 @@ class Episode:
             instruction=instruction if instruction is not None else self.require_head().instruction,
             stamp=stamp if stamp is not None else (head.stamp if head is not None else 0),
             measured=measured if measured is not None else (head.measured if head is not None else ()),
+            start=start,
+            parent_revision=parent_revision,
         )
         self.live.commit(boundary)
         return boundary
 
     def _amend(self, event: Event) -> Boundary:
         head = self.require_head()
-        boundary = replace(head, recipe=head.recipe.then(event))
+        boundary = replace(head, recipe=head.recipe.then(event), revision=head.revision + 1)
         self.live.commit(boundary)
         return boundary
 
@@ -249,7 +258,7 @@ class Episode:
         self.note = f"context full: compacted to the instruction and {int(b['history_count'][0])} observations; {kept}"
 
     def _keep_automatically(self, name: str) -> str:
-        head, small, rows = self.live.saved_head()
+        head, small, rows = self.live.committed()
         capsule = Capsule(name, "", "", head, self.manifest, small, rows, automatic=True)
         try:
             self.store.add(capsule)

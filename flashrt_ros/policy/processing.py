@@ -16,6 +16,9 @@ from flashrt_ros.policy.normalise import Normaliser
 from flashrt_ros.policy.tokenizer import Tokenizer
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
+PLAUSIBLE = 1e6
+"""Normalised values are of the order of one; squares of larger ones leave the range of float32 in a network."""
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Observation:
@@ -65,7 +68,12 @@ class Processor:
         if missing or extra:
             raise _bad_observation(f"views missing {missing}, unknown {extra}; give {list(config.views)}")
         images = np.stack([_view(view, observation.images[view], config.image_size) for view in config.views])
-        return ModelObservation(images, self.normaliser.state(self._state(observation.state)))
+        state = self._state(observation.state)
+        with np.errstate(over="ignore"):
+            proprio = self.normaliser.state(state)
+        if not np.abs(proprio).max(initial=0.0) < PLAUSIBLE:
+            raise _bad_observation(f"state {state.tolist()} is beyond anything the statistics know; check its units")
+        return ModelObservation(images, proprio)
 
     def reference(self, state: np.ndarray) -> np.ndarray:
         """The measured values of the action's joints, float64 [action_dim]; NaN for one that is not measured."""

@@ -29,6 +29,9 @@ EPISODE_START = "episode_start"
 """In `restore`: the kept start of the running episode, whatever its instruction."""
 
 
+LABEL_LIMIT = 256
+
+
 class Mode(IntEnum):
     """What a restore does with the planned chunk: drop it, or take it up again where it was."""
 
@@ -175,8 +178,10 @@ class Session:
 
     def fork(self, name: str, label: str) -> VerbReport:
         """Save the last committed boundary as a branch; the live head stays where it is."""
-        if not label:
-            raise FlashrtError(ErrorCode.BAD_REQUEST, f"fork {name!r} has no label; name its branch")
+        if not 0 < len(label) <= LABEL_LIMIT:
+            raise FlashrtError(
+                ErrorCode.BAD_REQUEST, f"fork {name!r} has a label of {len(label)} characters; give 1 to {LABEL_LIMIT}"
+            )
         return self.snapshot(name, label=label)
 
     def restore(self, name: str, mode: Mode = Mode.REOBSERVE, rebuild: bool = False) -> VerbReport:
@@ -191,6 +196,7 @@ class Session:
         Raises:
             FlashrtError: UNKNOWN_CAPSULE; EVICTED; BAD_NAME; MANIFEST_MISMATCH, naming what differs.
         """
+        _check_mode(mode)
         capsule, foreign = self.check_restore(name, rebuild)
         with self._verb() as report:
             if foreign:
@@ -228,6 +234,7 @@ class Session:
             FlashrtError: BAD_REQUEST, steps is not positive or leads before the lineage's start;
                 NOT_IN_JOURNAL, naming how far back one can go.
         """
+        _check_mode(mode)
         target = self._ancestor(steps)
         with self._verb() as report:
             self._episode.copied += self.live.return_to(target, self._row_sources())
@@ -248,12 +255,15 @@ class Session:
 
     def check_rollback(self, steps: int) -> Boundary:
         """Where a rollback leads, or what it refuses; on any thread."""
-        return self._ancestor(steps).boundary
+        target = self._ancestor(steps)
+        self.live.check_rows(target, self._row_sources())
+        return target.boundary
 
     def find(self, name: str) -> Capsule:
         """The capsule of this name; `episode_start` is that of the running episode."""
         if name == EPISODE_START:
-            name = start_name(self._episode.require_head().instruction)
+            head = self._episode.require_head()
+            name = head.start or start_name(head.instruction)
         return self.store.get(name)
 
     def digests(self) -> dict[str, str]:
@@ -319,7 +329,7 @@ class Session:
     def _ancestor(self, steps: int) -> JournalEntry:
         if steps < 1:
             raise FlashrtError(ErrorCode.BAD_REQUEST, f"rollback by {steps} boundaries; give 1 or more")
-        saved = {kept.boundary.id: kept for kept in self.store.list()}
+        saved = {(kept.boundary.id, kept.boundary.revision): kept for kept in self.store.list()}
         boundary, entry = self._episode.require_head(), None
         for step in range(steps):
             if not boundary.parent:
@@ -327,8 +337,10 @@ class Session:
                     ErrorCode.BAD_REQUEST, f"rollback by {steps} boundaries: the lineage has {step} before its head"
                 )
             entry = self.live.journal.get(boundary.parent)
-            if entry is None and boundary.parent in saved:
-                kept = saved[boundary.parent]
+            if entry is not None and entry.boundary.revision != boundary.parent_revision:
+                entry = None
+            if entry is None and (boundary.parent, boundary.parent_revision) in saved:
+                kept = saved[boundary.parent, boundary.parent_revision]
                 entry = JournalEntry(kept.boundary, kept.small, kept.rows)
             if entry is None:
                 raise FlashrtError(
@@ -347,3 +359,8 @@ class Session:
         for entry in self.live.journal.entries():
             if entry.rows is not None:
                 yield entry.boundary.rows, entry.rows
+
+
+def _check_mode(mode: int) -> None:
+    if mode not in tuple(Mode):
+        raise FlashrtError(ErrorCode.BAD_REQUEST, f"mode {mode}: use REOBSERVE (0) or EXACT (1)")

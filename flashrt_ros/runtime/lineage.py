@@ -66,6 +66,11 @@ class Boundary:
     """Nanoseconds: when the newest observation was made; 0 before the first."""
     measured: tuple[float, ...]
     """Joint positions of that observation, in the checkpoint's order; rad or m."""
+    start: str = ""
+    """Name of the capsule that keeps the start of this lineage's episode."""
+    revision: int = 0
+    """How often it was amended in place: a cursor, a dropped plan, another key."""
+    parent_revision: int = 0
 
     @property
     def cursors(self) -> Mapping[str, int]:

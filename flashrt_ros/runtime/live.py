@@ -141,6 +141,11 @@ class LiveState:
         self._set_head(entry)
         return copied
 
+    def check_rows(self, entry: JournalEntry, sources: Iterable[RowSource]) -> None:
+        """Raise NOT_IN_JOURNAL if rows that `return_to` would need are nowhere."""
+        own = [(entry.boundary.rows, entry.rows)] if entry.rows is not None else []
+        self._missing_rows(entry.boundary, itertools.chain(own, sources), SCOPES)
+
     def _recover(self, sources: Iterable[RowSource]) -> None:
         before = self._before
         if before is None:

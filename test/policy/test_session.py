@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import subprocess
 import sys
@@ -270,6 +271,14 @@ REFUSALS: dict[str, tuple[ErrorCode, Callable[[Session, Observation], object]]] 
     "badly named restore": (ErrorCode.BAD_NAME, lambda s, o: s.restore("")),
     "duplicate": (ErrorCode.DUPLICATE_NAME, lambda s, o: s.snapshot("kept")),
     "reserved": (ErrorCode.DUPLICATE_NAME, lambda s, o: s.snapshot("episode_start")),
+    "unknown mode": (ErrorCode.BAD_REQUEST, lambda s, o: s.restore("kept", 7)),
+    "long label": (ErrorCode.BAD_REQUEST, lambda s, o: s.fork("branch", "x" * 300)),
+    "cursor behind the chunk": (ErrorCode.BAD_REQUEST, lambda s, o: s.executed(1, 10**6)),
+    "negative cursor": (ErrorCode.BAD_REQUEST, lambda s, o: s.executed(1, -5)),
+    "state beyond float32": (
+        ErrorCode.BAD_OBSERVATION,
+        lambda s, o: s.observe(replace(o, state=np.full_like(o.state, 1e300))),
+    ),
     "no label": (ErrorCode.BAD_REQUEST, lambda s, o: s.fork("branch", "")),
     "rollback by nothing": (ErrorCode.BAD_REQUEST, lambda s, o: s.rollback(0)),
     "rollback too far": (ErrorCode.BAD_REQUEST, lambda s, o: s.rollback(50)),
@@ -422,3 +431,53 @@ def test_a_small_journal_says_how_far_back_it_goes(policy: Policy, seen: list[Ob
     with pytest.raises(FlashrtError, match="the journal goes 0 back") as refused:
         session.rollback(1)
     assert refused.value.code is ErrorCode.NOT_IN_JOURNAL
+
+
+def test_the_start_of_the_episode_is_found_after_a_replan(session: Session, seen: list[Observation]) -> None:
+    session.begin(INSTRUCTION, seed=7)
+    start = session.digests()
+    session.observe(seen[0])
+    session.instruct("then the blue one")
+    assert session.restore("episode_start", Mode.EXACT).prefilled_tokens == 0
+    assert session.digests() == start
+
+
+def test_a_capsule_from_before_an_amendment_does_not_stand_in_for_the_boundary(
+    policy: Policy, seen: list[Observation]
+) -> None:
+    keys = []
+    for journal_bytes in (256 << 20, 1):
+        session = Session(policy, journal_bytes=journal_bytes)
+        session.begin(INSTRUCTION, seed=7)
+        session.observe(seen[0])
+        session.snapshot("before the retry".replace(" ", "-"))
+        session.retry(1)
+        key = int(policy.plan.buffers["generator"][0])
+        session.observe(seen[1])
+        with contextlib.suppress(FlashrtError):
+            session.rollback(1, Mode.EXACT)
+            keys.append(int(policy.plan.buffers["generator"][0]) == key)
+    assert keys == [True]
+
+
+@append_only
+def test_a_recipe_that_overflows_a_smaller_context_is_rebuilt(
+    checkpoint: Path, policy: Policy, seen: list[Observation], tmp_path: Path
+) -> None:
+    large = Session(load_policy(write_tiny_checkpoint(tmp_path, max_rows=512, max_instruction_tokens=48)))
+    large.begin(INSTRUCTION, seed=7)
+    for observation in seen[:14]:
+        large.observe(observation)
+    large.snapshot("large")
+    session = Session(policy, CapsuleStore(1 << 30))
+    session.store.add(large.find("large"))
+    report = session.restore("large", rebuild=True)
+    assert report.rebuilt
+    assert report.boundary.instruction == INSTRUCTION
+    for steps in range(1, 30):
+        try:
+            session.check_rollback(steps)
+        except FlashrtError:
+            break
+        session.rollback(steps, Mode.EXACT)
+        session.restore("large", rebuild=True)
