@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
@@ -71,6 +72,7 @@ class RecipeLog:
         self._limit = limit_bytes
         self._size = 0
         self._count = 0
+        self._given_up = False
         self._line: list[tuple[Recipe, int]] = []
         """The recipe of the head, from the root on, and the numbers of its records."""
 
@@ -81,7 +83,7 @@ class RecipeLog:
 
         Raises:
             FlashrtError: STORAGE, the disk refuses; OVER_BUDGET, the inputs of this one boundary take more than half of
-                the limit. There is no log then: an older one would lead to an older boundary than the newest capsule.
+                the limit. The log is given up then: `remove_given_up` it before a newer capsule is written.
         """
         try:
             if not self._line or not self._append(self._path, boundary, self._limit):
@@ -89,6 +91,20 @@ class RecipeLog:
         except OSError as error:
             self._give_up()
             raise storage(self._path, error) from error
+
+    def remove_given_up(self) -> None:
+        """Remove a log that `follow` gave up and could not remove; STORAGE while the disk still refuses.
+
+        Call it before each write of a capsule: beside a newer capsule, the old log would lead to an older boundary.
+        """
+        if not self._given_up:
+            return
+        try:
+            for path in (self._path, self._aside):
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            raise storage(self._path, error) from error
+        self._given_up = False
 
     def _begin(self, boundary: Boundary) -> None:
         self._size = self._count = 0
@@ -103,6 +119,7 @@ class RecipeLog:
                 "the limit of the recipe log",
             )
         os.rename(self._aside, self._path)
+        self._given_up = False
         sync_folder(self._path.parent)
 
     def _append(self, path: Path, boundary: Boundary, room: int) -> bool:
@@ -130,9 +147,10 @@ class RecipeLog:
         return True
 
     def _give_up(self) -> None:
-        self._line = []
-        for path in (self._path, self._aside):
-            path.unlink(missing_ok=True)
+        self._line, self._given_up = [], True
+        # What made it give up is told; that the log is still there matters to the next capsule, which tries again.
+        with suppress(FlashrtError):
+            self.remove_given_up()
 
 
 def read_log(folder: Path, manifest: Manifest) -> Recorded | None:

@@ -183,6 +183,7 @@ class CapsuleWriter:
                 del self._waiting[capsule.name]
             self._writing = capsule.name
         try:
+            self._log.remove_given_up()
             path = self._folder.write(capsule, self._buffers, self._is_pinned)
             self._mark_durable(capsule.name)
         finally:

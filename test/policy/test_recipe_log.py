@@ -194,6 +194,38 @@ def test_a_log_that_cannot_be_written_goes(
     assert stamps(tmp_path, manifest) == [3]
 
 
+def test_a_log_that_can_be_neither_written_nor_removed_lets_no_newer_capsule_be_written(
+    log: RecipeLog, start: Recipe, manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refuses
+) -> None:
+    def read_only(*values: object, **named: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    log.follow(boundary("before", seen(start, 1)))
+    log.remove_given_up()
+    assert stamps(tmp_path, manifest) == [1]
+    with monkeypatch.context() as patch:
+        for call in ("fsync", "unlink"):
+            patch.setattr(os, call, read_only)
+        with refuses(ErrorCode.STORAGE, str(tmp_path / LOG), "Read-only"):
+            log.follow(boundary("lost", seen(start, 2)))
+        with refuses(ErrorCode.STORAGE, str(tmp_path / LOG), "Read-only"):
+            log.remove_given_up()
+    log.remove_given_up()
+    assert read_log(tmp_path, manifest) is None
+    log.follow(boundary("after", seen(start, 3)))
+    log.remove_given_up()
+    assert stamps(tmp_path, manifest) == [3]
+
+
+def test_a_file_in_the_place_of_the_folder_is_a_storage_error(
+    start: Recipe, manifest: Manifest, tmp_path: Path, refuses
+) -> None:
+    folder = tmp_path / "capsules"
+    folder.write_text("")
+    with refuses(ErrorCode.STORAGE, str(folder / LOG), "Not a directory"):
+        RecipeLog(folder, manifest, PLENTY).follow(boundary("b", seen(start, 1)))
+
+
 def test_its_digests_are_those_of_a_capsule(
     log: RecipeLog, make_capsule: Callable, buffers, manifest: Manifest, tmp_path: Path
 ) -> None:

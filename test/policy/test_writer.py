@@ -194,3 +194,23 @@ def test_close_gives_up_on_a_disk_that_hangs(
     assert waiting.cancelled()
     disk.released.set()
     assert running.result(SECONDS)
+
+
+def test_no_newer_capsule_lies_beside_a_log_that_was_given_up(
+    writer: CapsuleWriter, make_capsule, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, refuses
+) -> None:
+    def read_only(*values: object, **named: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    capsule = make_capsule()
+    writer.follow(capsule.boundary).result(SECONDS)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", read_only)
+        with monkeypatch.context() as inner:
+            inner.setattr(os, "fsync", read_only)
+            with refuses(ErrorCode.STORAGE, "Read-only"):
+                writer.follow(make_capsule(name="next", seed=1).boundary).result(SECONDS)
+        with refuses(ErrorCode.STORAGE, ".recipe", "Read-only"):
+            writer.write(capsule).result(SECONDS)
+    assert writer.write(capsule).result(SECONDS).exists()
+    assert not (tmp_path / ".recipe").exists()
