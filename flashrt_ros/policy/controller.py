@@ -191,7 +191,7 @@ class Controller(ABC):
 
     @abstractmethod
     def _hold_measured(self) -> None:
-        """Command the measured joints once."""
+        """Command the joints once as they are measured, outside their limits too: a hold is no travel."""
 
     def _send(self, tick: int, positions: NDArray[np.float64]) -> None:
         self._output.command(tick, positions)
@@ -241,19 +241,28 @@ class Controller(ABC):
             self.dropped["no fresh measured joints"] += 1
             self._explain(f"joints: {trouble}")
             return False
-        first, measured = self.queue.first_due(), self.joints.positions
-        worst = int(np.argmax(np.abs(first - measured)))
-        if abs(first[worst] - measured[worst]) > self._action.start_tolerance:
-            self._close(
-                f"start_tolerance: joint '{self._action.joints[worst]}' would start at {first[worst]:.4f}, it is "
-                f"measured at {measured[worst]:.4f}, allowed is {self._action.start_tolerance:g}",
-                fault=True,
-            )
+        measured = self.joints.positions
+        limited = self.saturation.within_position(measured)
+        refusal = self._too_far(measured, limited, "has its limit at") or self._too_far(
+            measured, self.queue.first_due(), "would start at"
+        )
+        if refusal:
+            self._close(f"start_tolerance: {refusal}", fault=True)
             return False
-        self._commanded = self.saturation.within_position(measured)
+        self._commanded = measured
         self.gate.pass_commands()
         self._output.gate(self.gate.state)
         return True
+
+    def _too_far(self, measured: NDArray[np.float64], wanted: NDArray[np.float64], role: str) -> str:
+        """Return which joint is measured further than the start tolerance from where it is wanted; empty: none."""
+        worst = int(np.argmax(np.abs(wanted - measured)))
+        if abs(wanted[worst] - measured[worst]) <= self._action.start_tolerance:
+            return ""
+        return (
+            f"joint '{self._action.joints[worst]}' {role} {wanted[worst]:.4f}, it is measured at "
+            f"{measured[worst]:.4f}, allowed is {self._action.start_tolerance:g}"
+        )
 
     def _report(self, tick: int, *, active: bool, may_ask: bool = True) -> None:
         queue = self.queue

@@ -36,8 +36,8 @@ class Saturation:
     def apply(self, row: NDArray[np.float64], before: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return `row` [joints] within the position limits and one step of `before`, the command before.
 
-        `before` must be within the position limits: then so is every point between it and a bounded row.
+        From a `before` outside the position limits, it goes a step towards them, or as far as the nearest limit is.
         """
-        bounded = np.clip(np.clip(row, self._low, self._high), before - self._step, before + self._step)
+        bounded = np.clip(np.clip(row, before - self._step, before + self._step), self._low, self._high)
         self._saturated += np.abs(bounded - row) > _ROUNDING
         return bounded

@@ -93,7 +93,7 @@ class LockstepController(Controller):
             return
         if self._holds:
             held = self._holds.popleft()
-            self._send(tick, self.saturation.within_position(measured if held is None else held))
+            self._send(tick, measured if held is None else held)
             self._report(tick, active=False, may_ask=False)  # the instant after the last hold is the one to observe
         elif self.gate.armed:
             if not self._chunk_is_missing():

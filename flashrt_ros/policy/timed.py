@@ -37,7 +37,7 @@ class TimedController(Controller):
 
     def _hold_measured(self) -> None:
         if self.joints.positions is not None:
-            self._send(self._now(), self.saturation.within_position(self.joints.positions))
+            self._send(self._now(), self.joints.positions)
 
     def _is_stale(self, observation_stamp: int, horizon: int) -> bool:
         """Bound the age of an observation by what the contract allows it and its answer.

@@ -266,6 +266,27 @@ def test_a_first_action_beyond_the_tolerance_keeps_the_gate_closed(robot: Timed)
     assert robot.record.commands == []  # this epoch is over
 
 
+def test_an_arm_beyond_its_limits_does_not_start_and_is_held_where_it_is(robot: Timed) -> None:
+    robot.rig.run_epoch(1)
+    robot.tick(a=1.2)
+    robot.rig.plan(1.2)
+    robot.tick(a=1.2)
+    assert not robot.gate.open
+    assert robot.token() == "start_tolerance"
+    assert "'a' has its limit at 1.0000, it is measured at 1.2000" in robot.gate.reason
+    assert robot.controller.hold() == ""
+    assert robot.record.targets == [1.2]
+
+
+def test_an_arm_just_beyond_its_limits_starts_at_the_limit(robot: Timed) -> None:
+    robot.rig.run_epoch(1)
+    robot.tick(a=1.12)
+    robot.rig.plan(0.98)
+    robot.tick(a=1.12)
+    robot.tick(a=1.0)
+    assert robot.record.targets == [1.0, 0.99]
+
+
 def test_a_first_action_within_the_tolerance_is_reached_in_steps(robot: Timed) -> None:
     robot.rig.run_epoch(1)
     robot.tick()
