@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -11,7 +12,10 @@ from pathlib import Path
 
 from std_msgs.msg import UInt8MultiArray
 
+from flashrt_ros.demo import interrupts
+
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
+_LOOK_AT, _DISTANCE, _AZIMUTH, _ELEVATION = (0.12, 0.0, 0.08), 0.75, 160.0, -30.0  # m, degrees
 
 
 def no_screen() -> str:
@@ -49,17 +53,27 @@ def main() -> int:
     if trouble:
         print(trouble, file=sys.stderr)
         return 1
+    interrupts.raise_once()
+    with contextlib.suppress(KeyboardInterrupt):  # the demo is over
+        _show()
+    return 0
+
+
+def _show() -> None:
     import mujoco.viewer  # opens GLFW, so it is imported only where there is a screen
     import rclpy
+    from rclpy.signals import SignalHandlerOptions
 
     from flashrt_ros.demo.scene import load_world
     from flashrt_ros.demo.world import World
     from flashrt_ros.node import qos
 
     world = World()
-    rclpy.init()
+    rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
     node = rclpy.create_node("demo_view")
     with mujoco.viewer.launch_passive(world.model, world.data, show_left_ui=False, show_right_ui=False) as window:
+        window.cam.lookat[:] = _LOOK_AT
+        window.cam.distance, window.cam.azimuth, window.cam.elevation = _DISTANCE, _AZIMUTH, _ELEVATION
 
         def show(message: UInt8MultiArray) -> None:
             with window.lock():
@@ -67,9 +81,8 @@ def main() -> int:
             window.sync()
 
         node.create_subscription(UInt8MultiArray, "robot/world", show, qos.COMMAND)
-        while rclpy.ok() and window.is_running():
+        while window.is_running():
             rclpy.spin_once(node, timeout_sec=0.1)
-    return 0
 
 
 if __name__ == "__main__":
