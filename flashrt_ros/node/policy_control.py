@@ -14,6 +14,7 @@ from flashrt_ros.node import qos
 from flashrt_ros.node.executor_bridge import ExecutorBridge
 from flashrt_ros.node.interfaces import msg
 from flashrt_ros.node.stamps import to_nanoseconds
+from flashrt_ros.policy.gate import is_plausible
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 from flashrt_ros.runtime.lineage import Boundary
 
@@ -155,6 +156,9 @@ class PolicyControl:
         return not self.opened or _token(gate) not in _ARMED
 
     def _on_gate(self, gate: msg.Gate) -> None:
+        if not is_plausible(gate.epoch, self.epoch):
+            self._node.get_logger().error(f"a gate at epoch {gate.epoch} is ignored, this one is {self.epoch}")
+            return
         first, self.gate = self.gate is None, gate
         if first and gate.epoch >= self.epoch:
             self._raise_to(gate.epoch + 1, self.reason)

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from flashrt_ros.policy.action_queue import ActionQueue, Chunk, UnfitChunkError, arrange_rows
 from flashrt_ros.policy.contract import Contract
-from flashrt_ros.policy.gate import Gate, GateState
+from flashrt_ros.policy.gate import Gate, GateState, is_plausible
 from flashrt_ros.policy.limits import Saturation
 from flashrt_ros.policy.measured_joints import MeasuredJoints
 
@@ -93,6 +93,9 @@ class Controller(ABC):
         """Follow the policy's epoch and state."""
         if epoch < self.gate.epoch:
             self.dropped["state of an older epoch"] += 1
+            return
+        if not is_plausible(epoch, self.gate.epoch):
+            self.dropped["implausible epoch"] += 1
             return
         before, was_armed = self.gate.state, self.gate.armed
         raised = self.gate.adopt(epoch, running=running, step_limit=step_limit, reason=reason, now=self._now())

@@ -30,6 +30,18 @@ REASONS = (
     "time",  # ROS time went back
 )
 
+_EPOCH_JUMP = 2**32
+_EPOCH_END = 2**64
+
+
+def is_plausible(epoch: int, known: int) -> bool:
+    """Return whether an epoch that somebody tells can be one, next to the highest known one.
+
+    Each epoch is an event at a robot, so none is 2^32 above another. One that is would leave no room in the uint64 of
+    the messages for those to come, and no policy could arm the gate again.
+    """
+    return epoch <= known + _EPOCH_JUMP and epoch < _EPOCH_END - _EPOCH_JUMP
+
 
 @dataclass(frozen=True, slots=True)
 class GateState:

@@ -20,12 +20,14 @@ class Wire:
         self.states: list[msg.PolicyState] = []
         self.closed: list[str] = []
         self.lost: list[str] = []
+        self.errors: list[str] = []
         self.callbacks: dict[str, Any] = {}
         clock = SimpleNamespace(now=lambda: SimpleNamespace(to_msg=lambda: msg.PolicyState().stamp))
         node = SimpleNamespace(
             create_publisher=lambda kind, topic, profile: SimpleNamespace(publish=self.states.append),
             create_subscription=lambda kind, topic, callback, profile: self.callbacks.update({topic: callback}),
             get_clock=lambda: clock,
+            get_logger=lambda: SimpleNamespace(error=self.errors.append),
         )
         bridge = SimpleNamespace(resolve=lambda future: future.set_result(None))
         self.control = PolicyControl(node, bridge, self.closed.append, self.lost.append)  # type: ignore[arg-type]
@@ -82,6 +84,17 @@ def test_a_gate_that_was_open_and_closes_ends_the_run(wire: Wire, reason: str) -
     wire.gate(42, "", is_open=True)
     wire.gate(42, reason)
     assert wire.closed == [reason]
+
+
+@pytest.mark.parametrize("epoch", [2**64 - 1, 2**33])
+def test_a_gate_of_an_implausible_epoch_is_ignored_and_told(wire: Wire, epoch: int) -> None:
+    for heard in (wire, Wire()):
+        before = heard.control.epoch
+        heard.gate(epoch)
+        assert (heard.lost, heard.control.epoch) == ([], before)
+        assert str(epoch) in heard.errors[0]
+        heard.control.hold("goes on")
+        assert heard.control.epoch == before + 1
 
 
 def test_gates_of_older_epochs_mean_nothing(wire: Wire) -> None:

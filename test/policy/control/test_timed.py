@@ -160,6 +160,17 @@ def test_a_raise_of_a_closed_gate_is_echoed_and_commands_nothing(robot: Timed) -
     assert len(robot.record.commands) == count
 
 
+@pytest.mark.parametrize("epoch", [2**64 - 1, 2**32 + 2])
+def test_an_implausible_epoch_changes_nothing_and_is_counted(robot: Timed, epoch: int) -> None:
+    robot.start()
+    robot.rig.hold_epoch(epoch)
+    assert robot.gate.open
+    assert robot.gate.epoch == 1
+    assert robot.controller.dropped == {"implausible epoch": 1}
+    robot.rig.hold_epoch(2)
+    assert robot.gate.epoch == 2
+
+
 def test_a_lower_epoch_changes_nothing_and_is_counted(robot: Timed) -> None:
     robot.start()
     robot.rig.hold_epoch(0)
