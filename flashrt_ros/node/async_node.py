@@ -64,8 +64,11 @@ class AsyncManagedNode(LeanTopics, LifecycleNode):
         """Undo `configure`, also one that failed halfway."""
 
     @abstractmethod
-    def finish(self) -> None:
-        """Leave the robot safe and free everything, from whatever state the node is in, without the executor."""
+    def finish(self) -> bool:
+        """Leave the robot safe and free everything, from whatever state the node is in, without the executor.
+
+        False: a thread does not end.
+        """
 
     @property
     def state_label(self) -> str:

@@ -52,10 +52,11 @@ class ManagedNode(LeanTopics, LifecycleNode):
         """The lifecycle state: unconfigured, inactive, active or finalized."""
         return str(self._state_machine.current_state[1])
 
-    def finish(self) -> None:
-        """Leave the robot safe and free everything, from whatever state the node is in."""
+    def finish(self) -> bool:
+        """Leave the robot safe and free everything, from whatever state the node is in; True: nothing runs on."""
         if self.state_label in ("unconfigured", "inactive", "active"):
             self.trigger_shutdown()
+        return True
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Run `configure`; a failed one is undone, and can be tried again."""

@@ -33,13 +33,11 @@ from flashrt_ros.node.recorder import Recorder
 from flashrt_ros.node.recorder_service import serve_recorder
 from flashrt_ros.node.recorder_topics import recorded_topics
 from flashrt_ros.node.request_log import RequestLog
+from flashrt_ros.node.run import BROKEN
 from flashrt_ros.node.run_policy import RunPolicy
 from flashrt_ros.node.verbs import Verbs
 from flashrt_ros.policy.contract import Contract, load_contract
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
-
-BROKEN = 70
-"""Exit code of a process whose device cannot be mended in it: a new one is started, and restores what is durable."""
 
 _WATCH_PERIOD = 0.05
 _CLOSE_TIMEOUT = 2.0
@@ -153,15 +151,16 @@ class PolicyNode(AsyncManagedNode):
         gc.unfreeze()
         gc.collect()
 
-    def finish(self) -> None:
-        """Close the gate where it may be open, and end; also in the middle of configuring."""
+    def finish(self) -> bool:
+        """Close the gate where it may be open, and end; also in the middle of configuring. False: a stage runs on."""
         self._serving = False
         if self._control.running:
             self._control.hold("policy_node ends")
             self._control.flush(_FLUSH_TIMEOUT)
-        if not self._close():
+        ended = self._close()
+        if not ended:
             self.get_logger().warning("ending while the device still computes")
-            os._exit(0)
+        return ended
 
     def _close(self) -> bool:
         """Write what waits and end the threads. False: the device thread is in a stage that does not end."""

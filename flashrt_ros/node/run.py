@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
@@ -19,17 +20,25 @@ from rclpy.signals import SignalHandlerOptions
 
 from flashrt_ros.runtime.errors import FlashrtError
 
+BROKEN = 70
+"""Exit code where nobody foresaw what happened, or the device is broken: a new process restores what is durable."""
+
 
 @runtime_checkable
 class Finishing(Protocol):
     """What a node has that must leave something in order when its process ends."""
 
-    def finish(self) -> None:
-        """Leave the robot safe and free everything; the executor runs no more."""
+    def finish(self) -> bool:
+        """Leave the robot safe and free everything; the executor runs no more.
+
+        False: a thread does not end, so that the process must be ended under it.
+        """
 
 
 def run_node(factory: Callable[[threading.Event], Node], args: list[str] | None = None) -> int:
     """Make a node, spin it until a signal comes, leave the robot safe, and return the exit code.
+
+    What a callback raises and no code foresaw is logged and ends the node too, with exit code BROKEN.
 
     Args:
         factory: makes the node from the event that is set when the process shall end; what is slow to import is
@@ -55,18 +64,33 @@ def run_node(factory: Callable[[threading.Event], Node], args: list[str] | None 
         wake.trigger()
 
     threading.Thread(target=wait_for_signal, name="signals", daemon=True).start()
+    code = 0
     try:
         while not stop.is_set():
             executor.spin_once()
     except ExternalShutdownException:
         pass  # somebody shut the context down: nothing can be published any more
-    finally:
-        if isinstance(node, Finishing):
-            node.finish()
-        executor.shutdown()
-        node.destroy_node()
-        rclpy.try_shutdown()
-    return 0
+    except Exception:
+        code = BROKEN
+        node.get_logger().fatal(f"exiting with code {code}:\n{traceback.format_exc()}")
+    _finish(node, code)
+    executor.shutdown()
+    node.destroy_node()
+    rclpy.try_shutdown()
+    return code
+
+
+def _finish(node: Node, code: int) -> None:
+    """Let the node end; where it cannot, end the process with the code, or with BROKEN if its end fails."""
+    if not isinstance(node, Finishing):
+        return
+    try:
+        ended = node.finish()
+    except Exception:
+        code, ended = BROKEN, False
+        node.get_logger().fatal(f"cannot end well, exiting with code {code}:\n{traceback.format_exc()}")
+    if not ended:
+        os._exit(code)
 
 
 def _receive_signals() -> int:

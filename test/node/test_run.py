@@ -30,7 +30,14 @@ class Slow(ManagedNode):
         if how == "bug":
             raise ZeroDivisionError("a bug")
 
-    def activate(self): print("activated", flush=True)
+    def activate(self):
+        print("activated", flush=True)
+        if os.environ["HOW"] in ("crash", "crash under a thread"):
+            self.create_timer(0.0, lambda: {}["a bug later"])
+
+    def finish(self):
+        return super().finish() and os.environ["HOW"] != "crash under a thread"
+
     def deactivate(self): print("deactivated", flush=True)
     def cleanup(self): print("cleaned up", flush=True)
 
@@ -88,3 +95,11 @@ def test_a_failed_configure_says_why_and_the_node_lives(slow: Any, how: str, say
     process.signal(signal.SIGINT)
     assert process.wait() == 0
     assert "activated" not in process.output
+
+
+@pytest.mark.parametrize("how", ["crash", "crash under a thread"])
+def test_a_bug_in_a_callback_is_told_and_ends_the_node_with_its_own_exit_code(slow: Any, how: str) -> None:
+    process = slow(how)
+    assert process.wait() == 70
+    assert "KeyError: 'a bug later'" in process.output
+    assert process.output.index("a bug later") < process.output.index("deactivated")
