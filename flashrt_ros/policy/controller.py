@@ -172,6 +172,8 @@ class Controller(ABC):
     def hold(self) -> str:
         """Stop and hold; ends a release. Returns why the arm could not be commanded to hold; empty: it was."""
         self.gate.released = False
+        if not self.gate.active:
+            return "command_node is inactive and commands nothing; activate it first"
         trouble = "" if self.gate.open else self.joints.trouble(self._now())
         was_open = self.gate.open
         self._close("hold: run again to move")

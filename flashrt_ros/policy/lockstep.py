@@ -54,7 +54,8 @@ class LockstepController(Controller):
         self._forget_plan()
         if was_open:
             self._holds.append(self._commanded)
-        elif raised and not self.gate.released:
+        elif raised and not self.gate.released and (self.gate.active or not self._holds):
+            # While inactive nothing is sent, and one instant is enough to observe after the activation.
             self._holds.append(None)
 
     def _time_went_back(self, before: int, now: int) -> None:

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+from numpy.typing import ArrayLike
 
 from flashrt_ros.policy.contract import Contract
 from flashrt_ros.policy.controller import Controller, Output
@@ -29,6 +31,17 @@ class TimedController(Controller):
         if self._asked_at is not None and now - self._asked_at > self._patience:
             self._asked_at = None  # the request was lost, or ended in an error there: ask again
         self._run_tick(now)
+
+    def measured(self, names: Sequence[str], positions: ArrayLike, stamp: int) -> None:
+        """Take measured joints, unless newer ones have come; `stamp` in ns.
+
+        One that is older by more than `max_age` was not overtaken on its way: it is from a clock that was set back, and
+        shutting it out would shut out all that follow.
+        """
+        if self.joints.stamp - self.joints.max_age <= stamp < self.joints.stamp:
+            self.dropped["older joints"] += 1
+            return
+        super().measured(names, positions, stamp)
 
     def _stop(self, *, was_open: bool, raised: bool) -> None:
         self._forget_plan()

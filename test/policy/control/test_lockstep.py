@@ -230,6 +230,15 @@ def test_an_inactive_controller_sends_nothing_until_it_is_activated(world: World
     assert world.stamps() == [1]
 
 
+def test_epochs_raised_while_inactive_leave_one_safety_action(world: World) -> None:
+    world.controller.deactivate()
+    for epoch in range(1, 50):
+        world.rig.hold_epoch(epoch)
+    world.controller.activate()
+    world.settle()
+    assert world.stamps() == [1]
+
+
 def test_a_repeated_instant_gets_the_same_command_again_only_while_it_may(world: World) -> None:
     world.rig.hold_epoch(1)
     world.settle()

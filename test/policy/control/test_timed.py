@@ -443,6 +443,23 @@ def test_hold_of_a_closed_gate_commands_the_measured_joints(robot: Timed) -> Non
     assert len(robot.record.commands) == 1
 
 
+def test_hold_while_inactive_commands_nothing_and_says_so(robot: Timed) -> None:
+    robot.tick(a=0.3)
+    robot.controller.deactivate()
+    assert "inactive" in robot.controller.hold()
+    assert robot.record.commands == []
+
+
+def test_joints_that_were_overtaken_replace_no_newer_ones(robot: Timed) -> None:
+    robot.tick(10, a=0.3)
+    robot.rig.measure(0.1, stamp=robot.rig.now - PERIOD)
+    assert robot.controller.hold() == ""
+    assert robot.record.targets == [0.3]
+    assert robot.controller.dropped == {"older joints": 1}
+    robot.rig.measure(0.1, stamp=robot.rig.now - 4 * PERIOD)
+    assert "old" in robot.controller.hold()
+
+
 def test_release_is_silence_until_hold(robot: Timed) -> None:
     robot.start()
     count = len(robot.record.commands)
