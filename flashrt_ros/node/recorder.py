@@ -135,8 +135,7 @@ class Recorder:
         if self._ring is None or now < self._quiet_until.get(kind, 0.0):
             return
         self._quiet_until[kind] = now + _COOLDOWN
-        if not self._reasons:
-            self._timer.reset()
+        self._timer.reset()
         self._reasons.append(reason)
 
     def save(self, reason: str) -> Future[Path]:

@@ -37,11 +37,16 @@ class SentCommand:
 
 @dataclass(slots=True)
 class Hands:
-    """What a controller sent, by the tick's stamp (ns), and how its gate changed."""
+    """What a controller sent, by the tick's stamp (ns), and how its gate changed.
+
+    Attributes:
+        guessed: ticks whose measured joints are not known.
+    """
 
     commands: dict[int, SentCommand] = field(default_factory=dict)
     ticks: dict[int, ExecutedTick] = field(default_factory=dict)
     gates: list[GateState] = field(default_factory=list)
+    guessed: set[int] = field(default_factory=set)
     is_open: Callable[[], bool] = lambda: False
 
     def command(self, stamp: int, positions: NDArray[np.float64]) -> None:
@@ -78,12 +83,12 @@ def replay_hands(recording: Recording, actions: Mapping[int, NDArray[np.float64]
     gates = recording.other["Gate"]
     if not gates or not recording.other["Executed"] or not recording.other["PolicyState"]:
         return None
-    hands, clock = Hands(), _Clock()
-    controller = _controller(recording.contract, gates[0].message, hands, clock)
-    events = _Events(recording, actions).all()
-    for event in sorted(events, key=lambda event: (event.at, event.phase, event.order)):
+    hands, clock, events = Hands(), _Clock(), _Events(recording, actions)
+    controller = _controller(recording.contract, gates[0].message, events.epoch, hands, clock)
+    for event in sorted(events.all(), key=lambda event: (event.at, event.phase, event.order)):
         clock.now = max(clock.now, event.at)
         event.apply(controller)
+    hands.guessed = events.guessed
     return hands
 
 
@@ -110,8 +115,8 @@ class _Clock:
     now: int = 0
 
 
-def _controller(contract: Contract, first: Any, hands: Hands, clock: _Clock) -> Controller:
-    gate = Gate(epoch=first.epoch, enabled=first.enabled, dry_run=first.dry_run, exact_allowed=True, now=0)
+def _controller(contract: Contract, first: Any, epoch: int, hands: Hands, clock: _Clock) -> Controller:
+    gate = Gate(epoch=epoch, enabled=first.enabled, dry_run=first.dry_run, exact_allowed=True, now=0)
     controller: Controller
     if contract.lockstep is not None:
         controller = LockstepController(contract, hands, gate, lambda: clock.now, contract.lockstep.apply_after)
@@ -119,12 +124,17 @@ def _controller(contract: Contract, first: Any, hands: Hands, clock: _Clock) -> 
         controller = TimedController(contract, hands, gate, lambda: clock.now)
     hands.is_open = lambda: gate.open
     controller.activate()
-    controller.policy_state(first.epoch, running=False, step_limit=0, reason="")
+    controller.policy_state(epoch, running=False, step_limit=0, reason="")
     return controller
 
 
 class _Events:
-    """What happened to command_node, each with the tick that it belongs to."""
+    """What happened to command_node, each with the tick that it belongs to.
+
+    Attributes:
+        epoch: the controller's before all of it.
+        guessed: ticks of which not all is known that the command depends on.
+    """
 
     def __init__(self, recording: Recording, actions: Mapping[int, NDArray[np.float64]]) -> None:
         self._recording = recording
@@ -132,8 +142,23 @@ class _Events:
         self._lockstep = recording.contract.lockstep is not None
         self._gates = [_gate_state(timed.message) for timed in recording.other["Gate"]]
         self._ticks = {stamp_of(timed.message.stamp) for timed in recording.other["Executed"]}
-        first = recording.other["Gate"][0].message
-        self._since = first.epoch + first.open
+        self._since, self._from = self._start()
+        self.epoch = self._since - 1
+        before = [gate for gate in self._gates if gate.epoch < self._since]
+        # A gate that was open holds the last command, which was sent before the replay begins.
+        self.guessed: set[int] = {self._from} if before and before[-1].open else set()
+
+    def _start(self) -> tuple[int, int]:
+        """The first raised epoch whose safety action was recorded, and the tick that did it.
+
+        Whether a tick before that had been answered already is not known, so the replay begins with this one.
+        """
+        states = {timed.message.epoch for timed in self._recording.other["PolicyState"]}
+        for timed in self._recording.other["Executed"]:
+            m = timed.message
+            if m.epoch in states and not m.active and not m.infer:
+                return m.epoch, stamp_of(m.stamp)
+        return max(states) + 1, 0
 
     def all(self) -> list[_Event]:
         return [*self._instants(), *self._states(), *self._outside(), *self._chunks()]
@@ -146,17 +171,15 @@ class _Events:
             message = bag.decode(topic, raw)
             measured[stamp_of(message.header.stamp)] = (message.name, message.position)
         clock = {stamp_of(timed.message.clock) for timed in self._recording.other["Clock"]}
-        if self._lockstep:
-            # The recorder may have come later than command_node: of instants before it there is the command alone,
-            # which held the joints as they were measured.
-            joints = self._recording.contract.action.joints
-            measured = {at: (joints, sent.positions) for at, sent in self._sent().items()} | measured
-            clock |= set(measured)
+        if self._lockstep and measured:
+            # The recorder may have come later than command_node. What that did before is told by its latched ticks
+            # alone: they are done again, with the joints of another instant.
+            self.guessed |= self._ticks - set(measured)
+            known = measured[min(measured)]
+            measured = dict.fromkeys(self.guessed, known) | measured
+            clock = {at for at in clock | self._ticks if at >= self._from}
         events = [_Event(at, _BEFORE_TICK, 0, _measure(*state, at)) for at, state in measured.items()]
         return [*events, *(_Event(at, _TICK, 0, _tick(at)) for at in (clock if self._lockstep else self._ticks))]
-
-    def _sent(self) -> dict[int, SentCommand]:
-        return recorded_hands(self._recording).commands
 
     def _states(self) -> list[_Event]:
         events, known = [], set()
@@ -167,7 +190,7 @@ class _Events:
             if m.epoch < self._since or key in known:
                 continue
             known.add(key)
-            at = self._adopted(m.epoch, running, timed)
+            at = max(self._adopted(m.epoch, running, timed), self._from)
             events.append(_Event(at, _STATE, order, _state(m.epoch, running, m.step_limit, m.reason)))
         return events
 

@@ -67,8 +67,9 @@ def compare_commands(recording: Recording, steps: Sequence[Step], exact: bool, b
     then, now = recorded_hands(recording), replay_hands(recording, _replayed_rows(recording, steps))
     if now is None or not now.commands or not then.commands:
         return None
-    first, last = min(now.commands), max(then.commands)
-    stamps = sorted(s for s in {*then.commands, *now.commands} if first <= s <= last)
+    # Before and behind what was recorded of the commands, the replay knows more than the bag.
+    first, last = max(min(now.commands), min(then.commands)), max(then.commands)
+    stamps = sorted(s for s in {*then.commands, *now.commands} - now.guessed if first <= s <= last)
     bad, largest = [], 0.0
     for stamp in stamps:
         a, b = then.commands.get(stamp), now.commands.get(stamp)
