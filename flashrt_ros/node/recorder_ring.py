@@ -99,7 +99,7 @@ class Ring:
     def state_wanted(self) -> bool:
         """Whether a record with the whole state is due, so that older ones can go."""
         with self._lock:
-            return self._resume
+            return self._resume or self._since_start > self._budget // 2
 
     def window(self) -> Window:
         """What is held now; its first record is a start, where there is one."""
@@ -141,7 +141,7 @@ class Ring:
             self._resume = True
         self._reachable.add(record.boundary)
         old = bool(self._starts) and time - self._starts[-1] >= self._span
-        self._resume = self._resume or old or self._since_start > self._budget // 2
+        self._resume = self._resume or old
 
     def _trim(self, now: int) -> None:
         while len(self._starts) > 1 and (self._starts[1] <= now - self._span or self._nbytes > self._budget):
