@@ -23,6 +23,8 @@ from flashrt_ros.demo.processes import ProcessEndedError, tail
 from flashrt_ros.tools.bench.ros_figures import Figures, Spread, Verdict, verdicts
 from flashrt_ros.tools.bench.ros_run import measure
 
+_LEAST_SECONDS = 2.0
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; 0 if it shows what it must."""
@@ -31,6 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=1, help="of the policy's computation (default: %(default)s)")
     parser.add_argument("--json", type=Path, help="write the figures to this file too")
     options = parser.parse_args(arguments)
+    if options.seconds < _LEAST_SECONDS:
+        parser.error(f"--seconds {options.seconds:g}: give {_LEAST_SECONDS:g} or more, so that every call is made")
     console = Console(highlight=False)
     with tempfile.TemporaryDirectory() as folder:
         try:

@@ -1,0 +1,40 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmark over real processes, as long as it takes to see that everything is measured."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("flashrt_interfaces")
+
+
+def bench(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "flashrt_ros.tools.bench", "ros", *arguments]
+    return subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=200.0, check=False)
+
+
+def test_too_short_a_time_is_refused(root: Path) -> None:
+    done = bench(root, "--seconds", "1")
+    assert done.returncode == 2
+    assert "give 2 or more" in done.stderr
+
+
+def test_everything_is_measured_and_the_exit_code_tells_whether_it_holds(root: Path, tmp_path: Path) -> None:
+    result = tmp_path / "result.json"
+    done = bench(root, "--seconds", "3", "--json", str(result))
+    assert result.exists(), done.stdout + done.stderr
+    said = json.loads(result.read_text())
+    assert done.returncode == (0 if all(verdict["holds"] for verdict in said["verdicts"]) else 1)
+    figures = said["figures"]
+    assert all(min(figures[name]) > 0 for name in ("snapshot", "listing", "restore", "closing"))
+    assert len(figures["snapshot"]) > 10
+    assert figures["inferences"] > 0
+    assert figures["stage"] > 0
+    for spread in (figures["sleeper"], figures["control"]):
+        assert 0 < spread["p50"] <= spread["p99"] <= spread["max"]
