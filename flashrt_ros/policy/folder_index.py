@@ -103,8 +103,8 @@ class FolderIndex:
     def note(self, name: str) -> None:
         """Look at a file that has come, or has come anew; errors as `read_info`."""
         kept = look_at(path_of(self.folder, name))
-        self.unreadable.pop(name, None)
         with self._guard:
+            self.unreadable.pop(name, None)
             self._kept[name] = kept
 
     def use(self, name: str) -> None:
@@ -143,8 +143,8 @@ class FolderIndex:
             raise FlashrtError(ErrorCode.UNKNOWN_CAPSULE, f"{path}: there is no such file") from error
         except OSError as error:
             raise storage(path, error) from error
-        self.unreadable.pop(name, None)
         with self._guard:
+            self.unreadable.pop(name, None)
             self._kept.pop(name, None)
         self.pin(name, False)
 

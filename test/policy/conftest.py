@@ -1,6 +1,12 @@
 # Copyright 2026 the flashrt_ros authors
 # SPDX-License-Identifier: Apache-2.0
 
+import os
+import random
+import signal
+import tempfile
+import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -74,6 +80,53 @@ def policy(loaded: Policy) -> Policy:
 @pytest.fixture(scope="session")
 def loaded(checkpoint: Path) -> Policy:
     return load_policy(checkpoint)
+
+
+@pytest.fixture
+def quick_path(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where there is one: what a killed process has written is there, synced or not."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+def until_killed() -> Callable[..., str]:
+    """`until_killed(work, random, meanwhile)` runs work in a process of its own and kills it; its last word.
+
+    The kill comes at some moment between the second word that work tells and the third.
+    """
+
+    def run(
+        work: Callable[[Callable[[str], None]], None],
+        chance: random.Random,
+        meanwhile: Callable[[int], None] = lambda words: None,
+    ) -> str:
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                work(lambda word: os.write(writer, f"{word} ".encode()) and None)
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(1)
+        os.close(writer)
+        with open(reader, "rb", buffering=0) as words:
+            said, times = b"", [time.monotonic()]
+            while said.count(b" ") < 2 and (more := words.read(64)):
+                said += more
+                times.append(time.monotonic())
+            meanwhile(said.count(b" "))
+            time.sleep(chance.uniform(0, times[-1] - times[-2]))  # the moment of the kill, not a wait for something
+            os.kill(child, signal.SIGKILL)
+            while more := words.read(64):
+                said += more
+        os.waitpid(child, 0)
+        assert said.count(b" ") >= 2, "the writing process failed"
+        return said.decode().split()[-1]
+
+    return run
 
 
 @pytest.fixture

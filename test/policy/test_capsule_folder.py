@@ -6,11 +6,8 @@ import os
 import random
 import resource
 import shutil
-import signal
 import subprocess
-import tempfile
 import time
-import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -164,7 +161,7 @@ def test_one_process_owns_a_folder(make_capsule, buffers: BufferSet, tmp_path: P
         CapsuleFolder(tmp_path / "file", PLENTY)
 
 
-def test_the_folder_of_a_killed_process_is_free(make_capsule, buffers: BufferSet, tmp_path: Path, refuses) -> None:
+def test_the_folder_of_a_killed_process_is_free(tmp_path: Path, until_killed, refuses) -> None:
     def hold(tell: Callable[[str], None]) -> None:
         folder = CapsuleFolder(tmp_path, PLENTY)
         while True:
@@ -275,21 +272,13 @@ def test_a_crash_at_any_step_leaves_old_or_new(
     print(f"{crash_at} steps")
 
 
-@pytest.fixture
-def quick_path(tmp_path: Path) -> Iterator[Path]:
-    """A folder in memory where there is one: what a killed process has written is there, synced or not."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path) as folder:
-        yield Path(folder)
-
-
 @pytest.mark.parametrize("capsules_kept", [99, 2])
 def test_sigkill_loses_no_acknowledged_capsule(
-    make_capsule, buffers: BufferSet, manifest: Manifest, quick_path: Path, capsules_kept: int
+    make_capsule, buffers: BufferSet, manifest: Manifest, quick_path: Path, until_killed, capsules_kept: int
 ) -> None:
     """With room for all the kill meets a save, with room for two also the removal of what must go for it."""
     path = quick_path
-    capsules = [make_capsule(name=f"c{number}", seed=number, images=50) for number in range(6)]
+    capsules = [make_capsule(name=f"c{number}", seed=number, images=8) for number in range(6)]
     limit = capsules_kept * encode_capsule(capsules[0], buffers, time.time_ns()).nbytes + 64
     chance, points = random.Random(0), Counter[str]()
     for _ in range(50):
@@ -317,34 +306,3 @@ def keep_writing(
         for capsule in capsules[1:]:
             folder.write(capsule, buffers, unpinned)
             tell(capsule.boundary.id)
-
-
-def until_killed(
-    work: Callable[[Callable[[str], None]], None],
-    chance: random.Random,
-    meanwhile: Callable[[int], None] = lambda words: None,
-) -> str:
-    """Run work in a process of its own, kill it at some moment between its second word and its third; its last word."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            work(lambda word: os.write(writer, f"{word} ".encode()) and None)
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(1)
-    os.close(writer)
-    with open(reader, "rb", buffering=0) as words:
-        said, times = b"", [time.monotonic()]
-        while said.count(b" ") < 2 and (more := words.read(64)):
-            said += more
-            times.append(time.monotonic())
-        meanwhile(said.count(b" "))
-        time.sleep(chance.uniform(0, times[-1] - times[-2]))  # the moment of the kill, not a wait for something
-        os.kill(child, signal.SIGKILL)
-        while more := words.read(64):
-            said += more
-    os.waitpid(child, 0)
-    assert said.count(b" ") >= 2, "the writing process failed"
-    return said.decode().split()[-1]

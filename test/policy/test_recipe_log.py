@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import errno
+import itertools
 import os
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,7 +28,7 @@ def boundary(name: str, recipe: Recipe) -> Boundary:
 
 
 def seen(recipe: Recipe, stamp: int) -> Recipe:
-    image = np.full((6, 5, 3), stamp, np.uint8)
+    image = np.full((6, 5, 3), stamp % 256, np.uint8)
     return recipe.then(Observe({"front": image}, np.array([0.5, stamp]), stamp)).then(Act())
 
 
@@ -152,7 +154,7 @@ def test_a_flipped_bit_costs_what_is_behind_it_and_is_never_taken_for_an_input(
         recipe = seen(recipe, stamp)
         log.follow(boundary(f"b{stamp}", recipe))
     whole, digests = path.read_bytes(), read_log(tmp_path, manifest).digests
-    for point in range(0, len(whole), 7):
+    for point in range(0, len(whole), 13):
         broken = bytearray(whole)
         broken[point] ^= 1 << point % 8
         path.write_bytes(broken)
@@ -160,7 +162,7 @@ def test_a_flipped_bit_costs_what_is_behind_it_and_is_never_taken_for_an_input(
         if recorded is not None:
             assert recorded.boundary != "b3"
             assert recorded.digests == digests[: len(recorded.digests)]
-    print(f"{len(range(0, len(whole), 7))} flipped bits")
+    print(f"{len(range(0, len(whole), 13))} flipped bits")
 
 
 def test_a_log_of_another_policy_is_not_followed(
@@ -234,3 +236,26 @@ def test_its_digests_are_those_of_a_capsule(
     log.follow(capsule.boundary)
     with open_checked(path_of(tmp_path, capsule.name), FORMAT) as file:
         assert tuple(input_digests(file)) == read_log(tmp_path, manifest).digests
+
+
+def test_sigkill_loses_no_acknowledged_head(
+    start: Recipe, manifest: Manifest, quick_path: Path, until_killed: Callable[..., str]
+) -> None:
+    def keep_following(tell: Callable[[str], None]) -> None:
+        log, recipe = RecipeLog(quick_path, manifest, 60_000), start
+        for stamp in itertools.count():
+            recipe = seen(recipe if stamp % 20 else start, stamp)
+            log.follow(boundary(f"b{stamp}", recipe))
+            tell(str(stamp))
+
+    chance, begun_anew = random.Random(0), 0
+    for _ in range(50):
+        acknowledged = int(until_killed(keep_following, chance))
+        recorded = read_log(quick_path, manifest)
+        assert recorded is not None
+        assert int(recorded.boundary[1:]) in (acknowledged, acknowledged + 1)
+        assert [event.stamp for event in recorded.events if isinstance(event, Observe)][-1] == int(
+            recorded.boundary[1:]
+        )
+        begun_anew += (quick_path / ".recipe.aside").exists()
+    print(f"50 kills, {begun_anew} while the log was begun anew")
