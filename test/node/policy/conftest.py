@@ -377,9 +377,9 @@ def timed_contract(contract: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     return path
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def spun(context: None) -> Iterator[Node]:
-    """A node of the tests' own, spun by a thread."""
+    """A node of a module's own, spun by a thread; later modules must not hear its arm."""
     node = rclpy.create_node("peer")
     executor = SingleThreadedExecutor()
     executor.add_node(node)
@@ -396,7 +396,7 @@ def spun(context: None) -> Iterator[Node]:
     node.destroy_node()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def one_arm(spun: Node) -> Arm:
     return Arm(spun)
 
@@ -413,7 +413,7 @@ def arm(one_arm: Arm) -> Iterator[Arm]:
     one_arm.auto = False
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def client(spun: Node) -> Client:
     return Client(spun)
 
