@@ -67,7 +67,7 @@ def verdicts(story: StoryTree, retries: Retries) -> tuple[Verdict, ...]:
     heard, whole = story.heard, retries.whole
     chunks = {tick: chunk for tick, chunk in heard.chunks.items() if tick >= story.retry_tick}
     same = [tick for tick in whole.chunks if tick in chunks and whole.chunks[tick].tobytes() == chunks[tick].tobytes()]
-    said = f"the KV rows alone: {_confused(retries)}; nothing: {_outcome(retries.nothing)}"
+    said = f"with the KV rows alone, {_confused(retries)}; with nothing, {_outcome(retries.nothing)}"
     others = [take.same_actions(whole) for take in (retries.rows_only, retries.nothing)]
     detail = f"{len(same)} of {len(whole.chunks)} chunks are equal"
     return (
@@ -130,12 +130,12 @@ def _confused(retries: Retries) -> str:
     """The outcome with KV rows alone; pressing what lit up in the other episode is worth telling."""
     take = retries.rows_only
     if take.outcome is Outcome.WRONG and take.presses[-1] == retries.other_light:
-        return f"pressed {BUTTONS[take.presses[-1]]}, the other episode's light: wrong"
+        return f"wrong: {BUTTONS[take.presses[-1]]}, the other episode's light"
     return _outcome(take)
 
 
 def _outcome(take: Take) -> str:
     pressed = ", ".join(BUTTONS[button] for button in take.presses)
     if take.outcome is Outcome.SUCCESS:
-        return f"pressed {pressed}: right"
-    return f"pressed {pressed}: wrong" if pressed else f"pressed nothing in {_LONGEST / 10:.0f} s"
+        return f"right: {pressed}"
+    return f"wrong: {pressed}" if pressed else f"pressed nothing in {_LONGEST / 10:.0f} s"
