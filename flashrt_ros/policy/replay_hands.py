@@ -23,8 +23,11 @@ from flashrt_ros.policy.replay_record import STATE
 from flashrt_ros.policy.replay_recording import Recording, Timed, stamp_of
 from flashrt_ros.policy.timed import TimedController
 
-_BEFORE_TICK, _TICK, _STATE, _CHUNK = range(4)
-"""Order of the events of one instant; a chunk counts as before the tick where a timer paces the ticks."""
+_BEFORE_TICK, _TICK = -2.0, -1.0
+"""Ranks of the events of an instant that are of no epoch; a chunk is one where a timer paces the ticks."""
+
+_CHUNK_FAULTS = {"start_tolerance", "bad_chunk"}
+"""Reasons of a gate that a chunk has closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +67,17 @@ class Hands:
 
 @dataclass(frozen=True, slots=True)
 class _Event:
+    """What happened at `at` ns; `rank`: the position among the gate's changes that tell of it."""
+
     at: int
-    phase: int
-    order: int
+    rank: float
     apply: Callable[[Controller], None]
+    epoch: int = 0
+
+    @property
+    def key(self) -> tuple[int, int, float]:
+        """What a chunk did in its epoch came before the epoch that ended it, at the same instant."""
+        return self.at, self.epoch, self.rank
 
 
 def replay_hands(recording: Recording, actions: Mapping[int, NDArray[np.float64]]) -> Hands | None:
@@ -85,7 +95,7 @@ def replay_hands(recording: Recording, actions: Mapping[int, NDArray[np.float64]
         return None
     hands, clock, events = Hands(), _Clock(), _Events(recording, actions)
     controller = _controller(recording.contract, gates[0].message, events.epoch, hands, clock)
-    for event in sorted(events.all(), key=lambda event: (event.at, event.phase, event.order)):
+    for event in sorted(events.all(), key=lambda event: event.key):
         clock.now = max(clock.now, event.at)
         event.apply(controller)
     hands.guessed = events.guessed
@@ -149,16 +159,20 @@ class _Events:
         self.guessed: set[int] = {self._from} if before and before[-1].open else set()
 
     def _start(self) -> tuple[int, int]:
-        """The first raised epoch whose safety action was recorded, and the tick that did it.
+        """An epoch and the tick of its safety action, the last of the first row of such ticks.
 
-        Whether a tick before that had been answered already is not known, so the replay begins with this one.
+        What was done before, and which ticks had been answered already when the recording began, is not known. Behind
+        this tick nothing is left of it: the next one waits for a chunk.
         """
-        states = {timed.message.epoch for timed in self._recording.other["PolicyState"]}
-        for timed in self._recording.other["Executed"]:
-            m = timed.message
-            if m.epoch in states and not m.active and not m.infer:
-                return m.epoch, stamp_of(m.stamp)
-        return max(states) + 1, 0
+        found, told = None, [timed.message for timed in self._recording.other["Executed"]]
+        ticks = {stamp_of(message.stamp): message.epoch for message in told}
+        other = {stamp_of(message.stamp) for message in told if message.active or message.infer}
+        for stamp in sorted(ticks):
+            if stamp not in other:
+                found = ticks[stamp], stamp
+            elif found is not None:
+                break
+        return found if found is not None else (max(ticks.values()) + 1, 0)
 
     def all(self) -> list[_Event]:
         return [*self._instants(), *self._states(), *self._outside(), *self._chunks()]
@@ -178,29 +192,31 @@ class _Events:
             known = measured[min(measured)]
             measured = dict.fromkeys(self.guessed, known) | measured
             clock = {at for at in clock | self._ticks if at >= self._from}
-        events = [_Event(at, _BEFORE_TICK, 0, _measure(*state, at)) for at, state in measured.items()]
-        return [*events, *(_Event(at, _TICK, 0, _tick(at)) for at in (clock if self._lockstep else self._ticks))]
+        events = [_Event(at, _BEFORE_TICK, _measure(*state, at)) for at, state in measured.items()]
+        return [*events, *(_Event(at, _TICK, _tick(at)) for at in (clock if self._lockstep else self._ticks))]
 
     def _states(self) -> list[_Event]:
         events, known = [], set()
-        for order, timed in enumerate(self._recording.other["PolicyState"]):
+        for timed in self._recording.other["PolicyState"]:
             m = timed.message
             running = m.state == 1
             key = (m.epoch, running)
             if m.epoch < self._since or key in known:
                 continue
             known.add(key)
-            at = max(self._adopted(m.epoch, running, timed), self._from)
-            events.append(_Event(at, _STATE, order, _state(m.epoch, running, m.step_limit, m.reason)))
+            at, rank = self._adopted(m.epoch, running, timed)
+            state = _state(m.epoch, running, m.step_limit, m.reason)
+            events.append(_Event(max(at, self._from), rank, state, m.epoch))
         return events
 
     def _outside(self) -> list[_Event]:
         """What people and watchdogs did to the gate, which nothing else in the bag tells of."""
         events = []
         for order, (timed, gate) in enumerate(zip(self._recording.other["Gate"], self._gates, strict=True)):
-            action = _OUTSIDE.get(gate.reason.partition(":")[0])
-            if action is not None and order:
-                events.append(_Event(stamp_of(timed.message.stamp), _STATE, order, action))
+            action = _FROM_OUTSIDE.get(gate.reason.partition(":")[0])
+            at = stamp_of(timed.message.stamp)
+            if action is not None and at > self._from:
+                events.append(_Event(at, order, action, gate.epoch))
         return events
 
     def _chunks(self) -> list[_Event]:
@@ -215,22 +231,29 @@ class _Events:
             if at is None and self._ended_by_a_fault(m.epoch):
                 at = self._tick_at(timed)
             if at is not None and m.epoch >= self._since:
-                phase = _CHUNK if self._lockstep else _BEFORE_TICK
-                events.append(_Event(at, phase, order, _chunk(m, self._actions.get(order))))
+                rank, epoch = (self._used(m.epoch), m.epoch) if self._lockstep else (_BEFORE_TICK, 0)
+                events.append(_Event(at, rank, _chunk(m, self._actions.get(order)), epoch))
         return events
 
-    def _adopted(self, epoch: int, running: bool, timed: Timed) -> int:
+    def _adopted(self, epoch: int, running: bool, timed: Timed) -> tuple[int, float]:
         """When command_node took a state: what its gate said then, else the tick at which it was published."""
-        for timed_gate in self._recording.other["Gate"]:
+        for rank, timed_gate in enumerate(self._recording.other["Gate"]):
             m = timed_gate.message
             armed = m.reason.partition(":")[0] in ("waiting", "spent", "disabled", "released") or m.open
             if m.epoch == epoch and (armed or not running):
-                return stamp_of(m.stamp)
-        return self._tick_at(timed)
+                return stamp_of(m.stamp), rank
+        return self._tick_at(timed), float(running)
+
+    def _used(self, epoch: int) -> float:
+        """The rank of an epoch's chunks: just before the gate opened, or was closed by one."""
+        for rank, gate in enumerate(self._gates):
+            if gate.epoch == epoch and (gate.open or gate.reason.partition(":")[0] in _CHUNK_FAULTS):
+                return rank - 0.5
+        return float(len(self._gates))
 
     def _ended_by_a_fault(self, epoch: int) -> bool:
         tokens = {gate.reason.partition(":")[0] for gate in self._gates if gate.epoch == epoch}
-        return bool(tokens & {"start_tolerance", "bad_chunk"})
+        return bool(tokens & _CHUNK_FAULTS)
 
     def _tick_at(self, timed: Timed) -> int:
         """The newest tick that had been recorded before a message was."""
@@ -289,7 +312,7 @@ def _hold(controller: Controller) -> None:
     controller.hold()
 
 
-_OUTSIDE: dict[str, Callable[[Controller], None]] = {
+_FROM_OUTSIDE: dict[str, Callable[[Controller], None]] = {
     "hold": _hold,
     "released": lambda controller: controller.release(),
     "disabled": lambda controller: controller.enable(False),

@@ -79,7 +79,10 @@ def compare_commands(recording: Recording, steps: Sequence[Step], exact: bool, b
             bad.append(stamp * _S)
     judged = recording.contract.lockstep is not None
     verdict = DIFFERENT if bad else EQUAL if largest == 0.0 else WITHIN
-    safety = [_safety(then, now, stamp) for stamp in stamps if stamp in then.commands and then.commands[stamp].safety]
+    near = 0 if judged else recording.contract.action.period // 2
+    safety = [
+        _safety(then, now, stamp, near) for stamp in stamps if stamp in then.commands and then.commands[stamp].safety
+    ]
     return CommandResult(verdict, judged, len(stamps), largest, bad, safety)
 
 
@@ -115,9 +118,11 @@ def _difference(one: NDArray[np.float64], other: NDArray[np.float64]) -> float |
     return float(np.abs(one - other).max(initial=0.0))
 
 
-def _safety(then: Hands, now: Hands, stamp: int) -> SafetyAction:
+def _safety(then: Hands, now: Hands, stamp: int, near: int) -> SafetyAction:
+    """What became of a safety action; `near`: ns by which it may be off where no tick paces it."""
     closed = [gate for gate in then.gates if not gate.open and gate.closed_at <= stamp]
-    replayed = now.commands.get(stamp)
+    other = min((s for s, sent in now.commands.items() if sent.safety), key=lambda s: abs(s - stamp), default=stamp)
+    replayed = now.commands.get(other if abs(other - stamp) <= near else stamp)
     same_kind = replayed is not None and replayed.safety
     return SafetyAction(
         stamp=stamp * _S,

@@ -120,7 +120,7 @@ def lines_of(result: Result) -> list[str]:
             lines.append(
                 f"{run.name}: chunk {wrong.number} is the first that differs, observed at {wrong.observed:.3f} s"
             )
-        if run.commands is not None:
+        if run.commands is not None and run.commands.judged:
             bad = [action for action in run.commands.safety if not action.equal]
             lines += [f"{run.name}: another safety action at {action.stamp:.3f} s ({action.reason})" for action in bad]
     return lines
