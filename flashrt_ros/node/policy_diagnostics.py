@@ -18,6 +18,10 @@ from flashrt_ros.node.policy_control import PolicyControl
 from flashrt_ros.policy.observation_buffer import Part
 
 
+_NO_OBSERVATION = 0.5
+"""Seconds without an observation from which on it is an error; the parts of one do not come at the same moment."""
+
+
 class PolicyDiagnostics:
     """One status each for state, inference, capsules and every input."""
 
@@ -61,7 +65,7 @@ class PolicyDiagnostics:
         values |= {f"dropped, {reason}": count for reason, count in sorted(inference.dropped.items())}
         total = sum(inference.dropped.values())
         degraded, self._dropped = total > self._dropped, total
-        if inference.lacking:
+        if inference.lacking and inference.waiting_for > _NO_OBSERVATION:
             return self._status("inference", DiagnosticStatus.ERROR, f"no observation: {inference.lacking}", values)
         level = DiagnosticStatus.WARN if degraded else DiagnosticStatus.OK
         return self._status("inference", level, "chunks were dropped" if degraded else "as planned", values)
