@@ -228,6 +228,26 @@ def test_a_full_file_system_loses_nothing(
     print("full at 12 points")
 
 
+def test_a_save_waits_for_the_disk_in_the_right_order(
+    make_capsule, buffers: BufferSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsync, rename = os.fsync, os.rename
+    order: list[str] = []
+
+    def synced(descriptor: int) -> None:
+        order.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
+        fsync(descriptor)
+
+    with opened(tmp_path / "folder") as folder:
+        monkeypatch.setattr(os, "fsync", synced)
+        monkeypatch.setattr(os, "rename", lambda *names: (order.append("rename"), rename(*names)))
+        folder.write(make_capsule(), buffers, {"before_grasp"}.__contains__)
+        assert order == [".aside", ".pins", "folder", "rename", "folder"]
+        order.clear()
+        folder.index.remove("before_grasp")
+        assert order == ["folder", ".pins", "folder"]
+
+
 class Crash(BaseException):
     """Stands for the end of the process: nothing behind it runs."""
 
