@@ -17,7 +17,6 @@ from flashrt_ros.node.mind import Mind
 from flashrt_ros.node.policy_control import PolicyControl
 from flashrt_ros.policy.observation_buffer import Part
 
-
 _NO_OBSERVATION = 0.5
 """Seconds without an observation from which on it is an error; the parts of one do not come at the same moment."""
 
