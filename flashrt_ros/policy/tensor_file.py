@@ -32,7 +32,7 @@ _NO_DIGEST = "0" * 64
 _DIGEST = re.compile("[0-9a-f]{64}")
 _THREADS = 2
 """That move and hash tensors: enough for a fast disk; the other cores are the policy's."""
-_PIECE = 1 << 20
+_PIECE = 256 << 10
 """Bytes that are moved and hashed at a time, so that the second meets them in the cache."""
 
 

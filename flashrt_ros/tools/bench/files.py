@@ -186,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; 0 if it shows what it must."""
     parser = argparse.ArgumentParser(prog="bench files", description=__doc__)
     parser.add_argument("--megabytes", type=int, default=200, help="of the capsule (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, default=10, help="default: %(default)s")
+    parser.add_argument("--repeats", type=int, default=20, help="default: %(default)s")
     parser.add_argument("--folder", type=Path, help="on the disk to be measured; default: one for temporary files")
     parser.add_argument("--json", type=Path, help="write the figures to this file too")
     options = parser.parse_args(arguments)
