@@ -15,7 +15,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedReader
@@ -32,6 +32,8 @@ _NO_DIGEST = "0" * 64
 _DIGEST = re.compile("[0-9a-f]{64}")
 _THREADS = 2
 """That move and hash tensors: enough for a fast disk; the other cores are the policy's."""
+_SMALL = 1 << 20
+"""Bytes of a tensor for which another thread takes more time from the rest of the process than it saves here."""
 _PIECE = 256 << 10
 """Bytes that are moved and hashed at a time, so that the second meets them in the cache."""
 
@@ -139,12 +141,16 @@ def write_aside(path: Path, format_name: str, document: Mapping[str, Any], tenso
     try:
         with os.fdopen(descriptor, "wb") as file, ThreadPoolExecutor(_THREADS, "checksum") as threads:
             offset = len(encoded_header(format_name, document, tensors))
-            digests = []
+            small: dict[str, str] = {}
+            large: dict[str, Future[str]] = {}
             for tensor in tensors:
-                digests.append(threads.submit(_write_tensor, descriptor, offset, tensor))
+                if tensor.data.nbytes > _SMALL:
+                    large[tensor.name] = threads.submit(_write_tensor, descriptor, offset, tensor)
+                else:
+                    small[tensor.name] = _write_tensor(descriptor, offset, tensor)
                 offset += tensor.data.nbytes
-            named = {tensor.name: digest.result() for tensor, digest in zip(tensors, digests, strict=True)}
-            _write(descriptor, 0, memoryview(encoded_header(format_name, document, tensors, named)))
+            digests = small | {name: digest.result() for name, digest in large.items()}
+            _write(descriptor, 0, memoryview(encoded_header(format_name, document, tensors, digests)))
             os.fsync(file.fileno())
     except OSError as error:
         path.unlink(missing_ok=True)
