@@ -118,6 +118,18 @@ def test_size_limit_takes_the_least_recently_used(
             folder.write(make_capsule(name="c6"), buffers, lambda name: True)
 
 
+def test_uses_keep_their_order_when_the_clock_goes_back(make_capsule, buffers: BufferSet, tmp_path: Path) -> None:
+    size = encode_capsule(make_capsule(name="c0"), buffers, time.time_ns()).nbytes
+    with opened(tmp_path) as folder:
+        path = folder.write(make_capsule(name="c0"), buffers, unpinned)
+    later = time.time_ns() + 10**18
+    os.utime(path, ns=(later, later))
+    for number in (1, 2):
+        with opened(tmp_path, 2 * size + 64) as folder:
+            folder.write(make_capsule(name=f"c{number}"), buffers, unpinned)
+    assert capsule_files(tmp_path) == ["c1", "c2"]
+
+
 def test_pins_survive_a_restart_and_go_with_their_capsule(
     make_capsule, buffers: BufferSet, tmp_path: Path, refuses
 ) -> None:

@@ -115,6 +115,18 @@ def test_its_size_is_bounded(start: Recipe, manifest: Manifest, tmp_path: Path, 
     assert stamps(tmp_path, manifest) == [9]
 
 
+def test_one_that_is_begun_anew_has_room(
+    log: RecipeLog, start: Recipe, manifest: Manifest, tmp_path: Path, refuses
+) -> None:
+    head = boundary("head", seen(start, 1))
+    log.follow(head)
+    size = (tmp_path / LOG).stat().st_size
+    with refuses(ErrorCode.OVER_BUDGET, "more than half"):
+        RecipeLog(tmp_path, manifest, 2 * size - 2).follow(head)
+    RecipeLog(tmp_path, manifest, 2 * size).follow(head)
+    assert stamps(tmp_path, manifest) == [1]
+
+
 def test_an_earlier_process_log_stays_until_the_first_head(
     log: RecipeLog, start: Recipe, manifest: Manifest, tmp_path: Path
 ) -> None:

@@ -45,7 +45,7 @@ def told(tiers: CapsuleTiers) -> list[tuple[str, Tier, bool]]:
 
 
 def test_what_leaves_memory_lies_on_the_disk(
-    store: CapsuleStore, writer: CapsuleWriter, tiers: CapsuleTiers, make_capsule, buffers: BufferSet
+    store: CapsuleStore, writer: CapsuleWriter, tiers: CapsuleTiers, make_capsule, buffers: BufferSet, refuses
 ) -> None:
     capsules = [make_capsule(name=name, seed=seed) for seed, name in enumerate("abc")]
     for capsule in capsules:
@@ -57,6 +57,11 @@ def test_what_leaves_memory_lies_on_the_disk(
     assert held.foreign == ""
     store.add(writer.read("a").result(SECONDS))
     assert told(tiers) == [("c", Tier.HOST, True), ("a", Tier.HOST, True), ("b", Tier.DISK, True)]
+    with refuses(ErrorCode.EVICTED, "capsule b"):
+        store.get("b")
+    assert tiers.drop("b") == 0
+    with refuses(ErrorCode.UNKNOWN_CAPSULE, "named b"):
+        store.get("b")
 
 
 def test_one_name_means_one_capsule(
@@ -131,7 +136,10 @@ def test_pins_of_the_disk_are_told(
 ) -> None:
     store.add(make_capsule(name="pinned"), pinned=True)
     writer.write(store.get("pinned")).result(SECONDS)
-    other = CapsuleTiers(CapsuleStore(1 << 20), writer, manifest)  # as the next process sees it
+    loaded = CapsuleStore(1 << 20)
+    other = CapsuleTiers(loaded, writer, manifest)  # as the next process sees it
+    assert [held.pinned for held in other.list()] == [True]
+    loaded.add(writer.read("pinned").result(SECONDS))
     assert [held.pinned for held in other.list()] == [True]
     tiers.drop("pinned")
     assert writer.flush(SECONDS)
