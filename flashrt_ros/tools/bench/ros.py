@@ -17,6 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from flashrt_ros.demo.processes import ProcessEndedError, tail
@@ -42,8 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 figures = measure(Path(folder), options.seconds, options.threads, status.update)
         except (ProcessEndedError, TimeoutError) as error:
             for log in [error.log] if isinstance(error, ProcessEndedError) else Path(folder, "logs").iterdir():
-                console.print(f"[dim]--- the end of {log.name} ---[/]\n{tail(log)}")
-            console.print(f"[bold red]nothing was measured[/]: {error}")
+                console.print(f"[dim]--- the end of {log.name} ---[/]")
+                console.print(tail(log), markup=False)
+            console.print(f"[bold red]nothing was measured[/]: {escape(str(error))}")
             return 1
     outcome = verdicts(figures)
     console.print(_figures_table(figures))
