@@ -36,7 +36,7 @@ setup(
         ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
         (f"share/{NAME}", ["package.xml"]),
         installed("launch", "*.launch.py"),
-        installed("config", "*.yaml"),
+        installed("config", "*.*"),
     ],
     install_requires=[*requirements("base"), "torch>=2.6"],
     extras_require={group: requirements(group) for group in ("demo", "test", "train", "lint", "cuda", "ray")},

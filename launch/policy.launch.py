@@ -4,8 +4,8 @@
 
 from ament_index_python.packages import get_package_share_path
 from launch import LaunchDescription
-from launch.actions import DeclareLaunchArgument
-from launch.substitutions import LaunchConfiguration
+from launch.actions import DeclareLaunchArgument, SetEnvironmentVariable
+from launch.substitutions import EnvironmentVariable, LaunchConfiguration
 from launch_ros.actions import Node
 from launch_ros.parameter_descriptions import ParameterFile, ParameterValue
 
@@ -66,4 +66,6 @@ def generate_launch_description() -> LaunchDescription:
         respawn_delay=1.0,
         output="screen",
     )
-    return LaunchDescription([*arguments, command, policy])
+    profiles = "FASTRTPS_DEFAULT_PROFILES_FILE"
+    dds = SetEnvironmentVariable(profiles, EnvironmentVariable(profiles, default_value=str(config / "dds_robot.xml")))
+    return LaunchDescription([*arguments, dds, command, policy])

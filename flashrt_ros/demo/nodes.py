@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+from flashrt_ros.tools.config_file import config_file
 
 _HEARTBEAT_TIMEOUT = 3.0
 """Seconds. Nothing here can be hurt, and the machine may be busy: in lockstep the arm waits for the policy anyway."""
@@ -39,18 +40,8 @@ class Setting:
 
 
 def contract_file() -> Path:
-    """Return the demo's contract, in the checkout or where it was installed.
-
-    Raises:
-        FileNotFoundError: it is nowhere.
-    """
-    prefixes = [*os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep), sys.prefix]
-    shares = [Path(__file__).parents[2], *(Path(prefix) / "share" / "flashrt_ros" for prefix in prefixes if prefix)]
-    for share in shares:
-        path = share / "config" / "demo_contract.yaml"
-        if path.is_file():
-            return path
-    raise FileNotFoundError(f"config/demo_contract.yaml is in none of {', '.join(map(str, shares))}")
+    """Return the demo's contract."""
+    return config_file("demo_contract.yaml")
 
 
 def checkpoint_command(checkpoint: Path, seed: int) -> list[str]:

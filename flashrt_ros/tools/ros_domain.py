@@ -11,6 +11,8 @@ import os
 import socket
 import sys
 
+from flashrt_ros.tools.config_file import config_file
+
 DOMAINS = range(60, 102)
 """Above what people choose by hand, below the ports that Linux gives to clients."""
 
@@ -20,6 +22,8 @@ def claim() -> socket.socket:
 
     A bound abstract socket is the claim: it needs no file, and the kernel frees it when the last process that has it
     ends.
+
+    Fast DDS gets a profile without shared memory, whose reasons are in it; another RMW its own way to stay local.
 
     Returns:
         The claim, to be kept open as long as the domain is used; commands that are run inherit it.
@@ -36,9 +40,17 @@ def claim() -> socket.socket:
             continue
         claimed.set_inheritable(True)
         os.environ["ROS_DOMAIN_ID"] = str(domain)
-        os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
+        _stay_on_this_machine()
         return claimed
     raise OSError(f"all ROS domains from {DOMAINS[0]} to {DOMAINS[-1]} are in use; end other runs of flashrt_ros")
+
+
+def _stay_on_this_machine() -> None:
+    if (os.environ.get("RMW_IMPLEMENTATION") or "rmw_fastrtps_cpp").startswith("rmw_fastrtps"):
+        os.environ["FASTRTPS_DEFAULT_PROFILES_FILE"] = str(config_file("dds_one_machine.xml"))
+        os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "SYSTEM_DEFAULT"
+    else:
+        os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
 
 
 def main() -> None:

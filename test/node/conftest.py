@@ -84,11 +84,14 @@ class NodeProcess:
         assert text in self.output, self.output
 
     def end(self) -> None:
-        """Kill it where it still lives."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGCONT)
+        """End it where it still lives, so that its peers see it leave."""
+        self.process.send_signal(signal.SIGCONT)
+        self.process.terminate()
+        try:
+            self.process.wait(5.0)
+        except subprocess.TimeoutExpired:
             self.process.kill()
-        self.process.wait()
+            self.process.wait()
 
 
 @pytest.fixture

@@ -240,6 +240,11 @@ class NodeProcess:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
+    def end(self) -> None:
+        """End it well."""
+        self.process.terminate()
+        assert self.process.wait(PATIENCE) in (0, -signal.SIGKILL), self.output
+
 
 class Nodes:
     """policy_node and command_node, and what to start them with."""
@@ -285,10 +290,9 @@ class Nodes:
         until(lambda: self._client.gate.epoch == self._client.state.epoch, "the gate to follow")
 
     def end(self) -> None:
-        """Kill what still lives."""
+        """End what still lives, so that its peers see it leave."""
         for started in self.started.values():
-            if started.process.poll() is None:
-                started.kill()
+            started.end()
 
 
 @pytest.fixture(name="until")
@@ -326,7 +330,7 @@ def heartbeat_timeout() -> float:
     return HEARTBEAT_TIMEOUT
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def spun(context: None) -> Iterator[Node]:
     """A node of the test's own, spun by a thread."""
     node = Node("test")
@@ -345,21 +349,21 @@ def spun(context: None) -> Iterator[Node]:
     node.destroy_node()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def robot(spun: Node) -> Robot:
     return Robot(spun)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def client(spun: Node) -> Client:
     return Client(spun)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def nodes(
     client: Client, robot: Robot, contract: Path, checkpoint: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Nodes]:
-    """Both nodes, active; all tests share them."""
+    """Both nodes, active; the tests of a module share them."""
     started = Nodes(tmp_path_factory.mktemp("nodes"), client, contract, checkpoint)
     try:
         started.start_both()

@@ -7,14 +7,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from flashrt_ros.tools import ros_domain
 
+LOCAL = ("FASTRTPS_DEFAULT_PROFILES_FILE", "ROS_AUTOMATIC_DISCOVERY_RANGE")
+
 
 def test_claims_differ_and_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("ROS_DOMAIN_ID", "ROS_AUTOMATIC_DISCOVERY_RANGE"):
+    for name in ("ROS_DOMAIN_ID", *LOCAL):
         monkeypatch.setenv(name, "")
     monkeypatch.setattr(ros_domain, "DOMAINS", range(200, 202))
     with ros_domain.claim():
@@ -25,7 +28,40 @@ def test_claims_differ_and_are_given_back(monkeypatch: pytest.MonkeyPatch) -> No
                 ros_domain.claim()
     with ros_domain.claim():
         assert os.environ["ROS_DOMAIN_ID"] == "200"
-    assert os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] == "LOCALHOST"
+
+
+@pytest.mark.parametrize("rmw", ["", "rmw_fastrtps_cpp", "rmw_cyclonedds_cpp"])
+def test_every_rmw_stays_on_this_machine(rmw: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ROS_DOMAIN_ID", *LOCAL):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setenv("RMW_IMPLEMENTATION", rmw)
+    with ros_domain.claim():
+        profile, reach = (os.environ[name] for name in LOCAL)
+    if rmw == "rmw_cyclonedds_cpp":
+        assert (profile, reach) == ("", "LOCALHOST")
+    else:
+        assert reach == "SYSTEM_DEFAULT"
+        assert Path(profile).name == "dds_one_machine.xml"
+
+
+PARTICIPANT = """
+import os, pathlib, rclpy
+rclpy.init()
+node = rclpy.create_node("alone")
+links = [os.readlink(link) for link in pathlib.Path("/proc/self/fd").iterdir() if link.is_symlink()]
+rows = [line.split() for line in open("/proc/net/udp").readlines()[1:]]
+print({row[1].split(":")[0] for row in rows if f"socket:[{row[9]}]" in links})
+print("/dev/shm/fastrtps" in open("/proc/self/maps").read())
+"""
+
+
+def test_a_participant_uses_the_loopback_and_no_shared_memory() -> None:
+    pytest.importorskip("rclpy")
+    command = [sys.executable, "-m", "flashrt_ros.tools.ros_domain", sys.executable, "-c", PARTICIPANT]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    addresses, shared_memory = done.stdout.splitlines()
+    assert shared_memory == "False"
+    assert addresses == "{'0100007F'}"  # 127.0.0.1, as the kernel writes it
 
 
 def test_command_line_runs_in_a_claimed_domain_with_its_exit_code() -> None:
