@@ -36,7 +36,7 @@ def measure(folder: Path, seconds: float, threads: int, progress: Progress) -> F
 
     Raises:
         ProcessEndedError: one ended that should not have, or badly.
-        TimeoutError: the nodes did not come to move the arm.
+        TimeoutError: the nodes did not come to move the arm, or did not go on.
     """
     progress("writing a checkpoint")
     checkpoint = write_tiny_checkpoint(folder / "checkpoint")
@@ -58,13 +58,19 @@ def measure(folder: Path, seconds: float, threads: int, progress: Progress) -> F
         control=Spread(*(1e-3 * ticks.number(f"lateness {which}, ms") for which in ("p50", "p99", "max"))),
         sleeper=Spread(**sleeper["lateness"]),
         lost_alone=lost_alone(during, sleeper["ticks"], round(1e9 / RATE)),
-        snapshot=calls["snapshot"],
-        listing=calls["list_capsules"],
-        restore=runs["restore"],
-        closing=runs["closing"],
+        snapshot=_measured(calls, "snapshot"),
+        listing=_measured(calls, "list_capsules"),
+        restore=_measured(runs, "restore"),
+        closing=_measured(runs, "closing"),
         stage=1e-3 * last.number("stage p99, ms"),
         inferences=(last.number("count") - first.number("count")) / (last.stamp - first.stamp),
     )
+
+
+def _measured(times: Mapping[str, list[float]], name: str) -> list[float]:
+    if name not in times:
+        raise TimeoutError(f"no '{name}' came in the measured time: the arm did not go on moving")
+    return times[name]
 
 
 def _start(watcher: Watcher, processes: Processes, commands: Commands, seconds: float, progress: Progress) -> float:
