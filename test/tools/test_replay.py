@@ -4,13 +4,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -127,16 +131,34 @@ def test_a_worker_that_always_dies_is_an_error(job: Job, monkeypatch: pytest.Mon
     assert "no_such_module" in result.error
 
 
-def test_ray_finds_the_same(job: Job, tampered: Path, require: Callable[[str, str], None]) -> None:
-    require("ray", "replays on a cluster")
+@pytest.fixture
+def local_ray() -> Iterator[None]:
     import ray
 
-    jobs = [replace(job, seeds=(9,)), replace(job, bag=str(tampered))]
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
-    try:
+    yield
+    ray.shutdown()
+
+
+def kill_a_worker() -> int:
+    """Kill a Ray worker while it replays, and return its process id."""
+    deadline = time.monotonic() + 60.0
+    while time.monotonic() < deadline:
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if (process / "cmdline").read_bytes().startswith(b"ray::_run_plain"):
+                    os.kill(int(process.name), signal.SIGKILL)
+                    return int(process.name)
+        time.sleep(0.002)
+    raise TimeoutError("no Ray worker began a replay")
+
+
+def test_ray_finds_the_same_even_if_a_worker_is_killed(job: Job, tampered: Path, local_ray: None) -> None:
+    jobs = [replace(job, seeds=(9,)), replace(job, bag=str(tampered))]
+    with ThreadPoolExecutor(1) as pool:
+        killed = pool.submit(kill_a_worker)
         results = run_jobs_on_ray(jobs, "local")
-    finally:
-        ray.shutdown()
+        assert killed.result()
     assert [without_times(result) for result in results] == [without_times(result) for result in run_jobs(jobs, 1)]
 
 

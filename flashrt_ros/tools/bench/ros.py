@@ -32,6 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bench ros", description=__doc__)
     parser.add_argument("--seconds", type=float, default=20.0, help="how long to measure (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=1, help="of the policy's computation (default: %(default)s)")
+    parser.add_argument(
+        "--recorder", type=float, default=30.0, help="seconds that the flight recorder keeps (default: %(default)s)"
+    )
     parser.add_argument("--json", type=Path, help="write the figures to this file too")
     options = parser.parse_args(arguments)
     if options.seconds < _LEAST_SECONDS:
@@ -40,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         try:
             with console.status("") as status:
-                figures = measure(Path(folder), options.seconds, options.threads, status.update)
+                figures = measure(Path(folder), options.seconds, options.threads, options.recorder, status.update)
         except (ProcessEndedError, TimeoutError) as error:
             for log in [error.log] if isinstance(error, ProcessEndedError) else Path(folder, "logs").iterdir():
                 console.print(f"[dim]--- the end of {log.name} ---[/]")

@@ -31,8 +31,10 @@ Commands = dict[str, list[str]]
 Progress = Callable[[str], None]
 
 
-def measure(folder: Path, seconds: float, threads: int, progress: Progress) -> Figures:
+def measure(folder: Path, seconds: float, threads: int, recorder: float, progress: Progress) -> Figures:
     """Run all processes and measure for `seconds`; `folder` gets checkpoint, capsules, logs and results.
+
+    `recorder`: seconds that policy_node's flight recorder keeps; 0: none.
 
     Raises:
         ProcessEndedError: one ended that should not have, or badly.
@@ -40,7 +42,7 @@ def measure(folder: Path, seconds: float, threads: int, progress: Progress) -> F
     """
     progress("writing a checkpoint")
     checkpoint = write_tiny_checkpoint(folder / "checkpoint")
-    commands = _commands(folder, checkpoint, _write_contract(folder / "contract.yaml"), threads)
+    commands = _commands(folder, checkpoint, _write_contract(folder / "contract.yaml"), threads, recorder)
     rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
     try:
         with Processes(folder / "logs") as processes:
@@ -101,7 +103,7 @@ def _watch(watcher: Watcher, begin: float, seconds: float, progress: Progress) -
     )
 
 
-def _commands(folder: Path, checkpoint: Path, contract: Path, threads: int) -> Commands:
+def _commands(folder: Path, checkpoint: Path, contract: Path, threads: int, recorder: float) -> Commands:
     own = "flashrt_ros.tools.bench"
     policy = {
         "checkpoint": checkpoint,
@@ -109,6 +111,7 @@ def _commands(folder: Path, checkpoint: Path, contract: Path, threads: int) -> C
         "capsule_folder_limit": _CAPSULE_BUDGET,
         "capsule_budget": _CAPSULE_BUDGET,
         "threads": threads,
+        "recorder.seconds": recorder,
     }
     node = {"contract": contract, "autostart": "true"}
     return {
