@@ -25,6 +25,11 @@ class Durations:
         self.last = seconds
         self._times.append(seconds)
 
+    @property
+    def longest(self) -> float:
+        """The longest of the newest; 0 where there is none."""
+        return max(self._times, default=0.0)
+
     def percentiles(self) -> tuple[float, float]:
         """Return the median and the 99th percentile; zeros where there is none."""
         if not self._times:

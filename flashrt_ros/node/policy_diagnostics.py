@@ -57,7 +57,7 @@ class PolicyDiagnostics:
             "last, ms": f"{times.last * 1e3:.1f}",
             "p50, ms": f"{middle * 1e3:.1f}",
             "p99, ms": f"{tail * 1e3:.1f}",
-            "stage p99, ms": f"{mind.device.stages.percentiles()[1] * 1e3:.1f}",
+            "longest stage, ms": f"{mind.device.stages.longest * 1e3:.1f}",
             "queue depth": self.queue_depth,
             "captures": mind.policy.plan.backend.captures,
         }

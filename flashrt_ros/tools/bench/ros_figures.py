@@ -42,7 +42,7 @@ class Figures:
         lost_alone: control ticks lost where the sleeper lost none.
         snapshot: round trip of each call; so are `listing` and `restore`.
         closing: from each restore's call to the closing of the gate.
-        stage: 99th percentile of the policy's stages; a verb waits for the one in progress.
+        stage: the longest of the policy's stages; a verb waits for the one in progress.
         inferences: a second.
     """
 
@@ -90,7 +90,7 @@ def verdicts(figures: Figures) -> list[Verdict]:
             f"restore, p99 of {len(figures.restore)}, ms",
             _p99(figures.restore),
             stage + _RESTORE_MARGIN,
-            f"a long stage, {stage:.1f}, + {_RESTORE_MARGIN:g}",
+            f"the longest stage, {stage:.1f}, + {_RESTORE_MARGIN:g}",
         ),
         Verdict(
             "from calling restore to the closed gate, largest, ms",

@@ -64,7 +64,7 @@ def measure(folder: Path, seconds: float, threads: int, recorder: float, progres
         listing=_measured(calls, "list_capsules"),
         restore=_measured(runs, "restore"),
         closing=_measured(runs, "closing"),
-        stage=1e-3 * last.number("stage p99, ms"),
+        stage=1e-3 * last.number("longest stage, ms"),
         inferences=(last.number("count") - first.number("count")) / (last.stamp - first.stamp),
     )
 
