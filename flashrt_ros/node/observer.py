@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.node import Node
 from rclpy.serialization import deserialize_message
 from sensor_msgs.msg import Image, JointState
 
 from flashrt_ros.node import qos
+from flashrt_ros.node.input_meter import InputMeter
 from flashrt_ros.node.stamps import to_nanoseconds
 from flashrt_ros.policy.contract import Contract, ImageSource, StateSource
 from flashrt_ros.policy.observation_buffer import ObservationBuffer, Part, Parts
@@ -55,8 +55,13 @@ class Observer:
         state = Part(STATE, observed.state.topic, _nanoseconds(observed.state.max_age))
         images = [Part(image.key, image.topic, _nanoseconds(image.max_age)) for image in observed.images]
         self.buffer = ObservationBuffer([*images, state])
-        self._subscriptions = [self._subscribe(Image, image, self._take_image(image.key)) for image in observed.images]
-        self._subscriptions.append(self._subscribe(JointState, observed.state, self._take_state))
+        self.meters: dict[str, InputMeter] = {}
+        """How each input comes, by its key."""
+        self.subscriptions = {
+            image.key: self._subscribe(image.key, Image, image, self._take_image(image.key))
+            for image in observed.images
+        }
+        self.subscriptions[STATE] = self._subscribe(STATE, JointState, observed.state, self._take_state)
 
     def newest(self, after: int) -> Parts:
         """The newest whole observation, all of it stamped after `after` (ns); BAD_OBSERVATION says what lacks."""
@@ -68,20 +73,24 @@ class Observer:
 
     def destroy(self) -> None:
         """Remove the subscriptions."""
-        for subscription in self._subscriptions:
+        for subscription in self.subscriptions.values():
             self._node.destroy_subscription(subscription)
 
-    def _subscribe(self, kind: type, source: ImageSource | StateSource, callback: Callable[[Any], None]) -> Any:
-        def take(raw: bytes) -> None:
+    def _subscribe(
+        self, key: str, kind: type, source: ImageSource | StateSource, callback: Callable[[Any], None]
+    ) -> Any:
+        meter = self.meters[key] = InputMeter(source.max_age)
+
+        def take(raw: bytes, about: dict[str, Any]) -> None:
+            meter.note(about.get("publication_sequence_number"))
             self._keep(subscription.topic_name, raw)
             callback(deserialize_message(raw, kind))
 
         subscription = self._node.create_subscription(
             kind,
             source.topic,
-            take,
+            take,  # type: ignore[arg-type]  # rclpy knows both kinds of callbacks, its types do not
             qos.input_qos(source.qos),
-            event_callbacks=SubscriptionEventCallbacks(),  # logs a publisher whose QoS or type does not fit
             raw=True,
         )
         return subscription
