@@ -20,7 +20,9 @@ from flashrt_ros.node.command_output import CommandOutput
 from flashrt_ros.node.interfaces import msg
 from flashrt_ros.node.lateness import Lateness
 from flashrt_ros.node.managed_node import ManagedNode
+from flashrt_ros.node.rival_publishers import RivalPublishers
 from flashrt_ros.node.stamps import from_nanoseconds, to_nanoseconds
+from flashrt_ros.node.topic_events import TopicEvents
 from flashrt_ros.policy.contract import Contract
 from flashrt_ros.policy.gate import Gate, GateState
 from flashrt_ros.policy.lockstep import LockstepController
@@ -63,13 +65,16 @@ class CommandIO:
         else:
             self.controller = TimedController(contract, self._output, gate, now)
         self._lateness = Lateness(contract.action.period)
-        self._diagnostics = CommandDiagnostics(node, contract, self.controller, self._lateness)
+        # A dry run disturbs nobody, and nobody disturbs it.
+        self._rivals = None if settings.dry_run else RivalPublishers(node, self._output.publishers[0])
         self._heartbeat = msg.Heartbeat()
         self._beat = node.create_publisher(msg.Heartbeat, "~/heartbeat", qos.HEARTBEAT)
         self._watchdog = node.create_timer(
             contract.heartbeat_timeout, self._on_silence, clock=node.steady_clock, autostart=False
         )
         self._subscriptions = self._subscribe()
+        self._events = TopicEvents([*self._output.publishers, self._beat], self._subscriptions)
+        self._diagnostics = CommandDiagnostics(node, contract, self.controller, self._lateness, self._events)
         self._services = [
             node.create_service(Trigger, "~/hold", self._on_hold),
             node.create_service(Trigger, "~/release", self._on_release),
@@ -114,6 +119,7 @@ class CommandIO:
     def destroy(self) -> None:
         """Free topics, services and timers."""
         node = self._node
+        self._events.destroy()
         self._diagnostics.destroy()
         self._output.destroy()
         node.destroy_publisher(self._beat)
@@ -141,6 +147,11 @@ class CommandIO:
         beat.epoch = self.controller.gate.epoch
         beat.sequence += 1
         self._beat.publish(beat)
+        self._look_for_rivals()
+
+    def _look_for_rivals(self) -> None:
+        if self._rivals is not None:
+            self.controller.rivals(self._rivals.names())
 
     def _on_silence(self) -> None:
         self._watchdog.cancel()
@@ -165,8 +176,10 @@ class CommandIO:
 
     def _on_policy_state(self, state: msg.PolicyState) -> None:
         running = state.state == msg.PolicyState.RUNNING
-        if running and self._watchdog.is_canceled():
-            self._watchdog.reset()  # one that has not sent a heartbeat yet has no more time than another
+        if running:
+            self._look_for_rivals()
+            if self._watchdog.is_canceled():
+                self._watchdog.reset()  # one that has not sent a heartbeat yet has no more time than another
         self.controller.policy_state(state.epoch, running=running, step_limit=state.step_limit, reason=state.reason)
 
     def _on_heartbeat(self, heartbeat: msg.Heartbeat) -> None:
