@@ -6,17 +6,18 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from rclpy.timer import Timer
 from rosgraph_msgs.msg import Clock
-from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool
 from std_srvs.srv import Trigger
 
 from flashrt_ros.node import qos
 from flashrt_ros.node.command_diagnostics import CommandDiagnostics
 from flashrt_ros.node.command_output import CommandOutput
+from flashrt_ros.node.input_messages import INPUT_TYPES, stamp_of
 from flashrt_ros.node.interfaces import msg
 from flashrt_ros.node.lateness import Lateness
 from flashrt_ros.node.managed_node import ManagedNode
@@ -25,6 +26,7 @@ from flashrt_ros.node.stamps import from_nanoseconds, to_nanoseconds
 from flashrt_ros.node.topic_events import TopicEvents
 from flashrt_ros.policy.contract import Contract
 from flashrt_ros.policy.gate import Gate, GateState
+from flashrt_ros.policy.joint_merger import JointMerger
 from flashrt_ros.policy.lockstep import LockstepController
 from flashrt_ros.policy.timed import TimedController
 
@@ -64,6 +66,7 @@ class CommandIO:
             self.controller = LockstepController(contract, self._output, gate, now, contract.lockstep.apply_after)
         else:
             self.controller = TimedController(contract, self._output, gate, now)
+        self._joints = JointMerger(contract.observation, contract.action.joints)
         self._lateness = Lateness(contract.action.period)
         # A dry run disturbs nobody, and nobody disturbs it.
         self._rivals = None if settings.dry_run else RivalPublishers(node, self._output.publishers[0])
@@ -82,14 +85,15 @@ class CommandIO:
         self._output.gate(gate.state)
 
     def _subscribe(self) -> list[Any]:
-        state = self._contract.observation.state
         topics: list[tuple[type, str, Any, Any]] = [
             (msg.PolicyState, "policy/state", self._on_policy_state, qos.LATCHED),
             (Bool, "~/enable", self._on_enable, qos.ENABLE),
             (msg.Heartbeat, "policy/heartbeat", self._on_heartbeat, qos.HEARTBEAT),
             (msg.ActionChunk, "policy/action_chunk", self._on_chunk, qos.CHUNK),
-            (JointState, state.topic, self._on_joints, qos.input_qos(state.qos)),
         ]
+        for index, source in enumerate(self._joints.sources):
+            kind, profile = INPUT_TYPES[source.type], qos.input_qos(source.qos)
+            topics.append((kind, source.topic, partial(self._on_joints, index), profile))
         if self._contract.lockstep:
             topics.append((Clock, "/clock", self._on_clock, qos.CLOCK))
         return [self._node.create_subscription(kind, topic, call, profile) for kind, topic, call, profile in topics]
@@ -199,8 +203,11 @@ class CommandIO:
             exact=chunk.exact,
         )
 
-    def _on_joints(self, state: JointState) -> None:
-        self.controller.measured(state.name, state.position, to_nanoseconds(state.header.stamp))
+    def _on_joints(self, index: int, message: Any) -> None:
+        stamp = stamp_of(self._joints.sources[index].stamp, message, self._now())
+        found = self._joints.merge(index, message, stamp)
+        if found is not None:
+            self.controller.measured(found.names, found.positions, found.stamp)
 
     def _on_clock(self, clock: Clock) -> None:
         self._clock_stamp = to_nanoseconds(clock.clock)

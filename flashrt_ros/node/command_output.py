@@ -16,7 +16,7 @@ from flashrt_ros.node import qos
 from flashrt_ros.node.command_messages import command_message
 from flashrt_ros.node.interfaces import msg
 from flashrt_ros.node.stamps import from_nanoseconds
-from flashrt_ros.policy.contract import Action
+from flashrt_ros.policy.contract_action import Action
 from flashrt_ros.policy.controller import ExecutedTick
 from flashrt_ros.policy.gate import GateState
 

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from flashrt_ros.policy.action_queue import ActionQueue, Chunk, UnfitChunkError, arrange_rows
 from flashrt_ros.policy.contract import Contract
 from flashrt_ros.policy.gate import Gate, GateState, is_plausible
+from flashrt_ros.policy.joint_merger import max_age_of
 from flashrt_ros.policy.latency_tracker import LatencyTracker
 from flashrt_ros.policy.limits import Saturation
 from flashrt_ros.policy.measured_joints import MeasuredJoints
@@ -68,7 +69,7 @@ class Controller(ABC):
         self.gate = gate
         self.queue = ActionQueue(action.period)
         self.saturation = Saturation(action.joints, action.limits)
-        self.joints = MeasuredJoints(action.joints, round(contract.observation.state.max_age * 1e9))
+        self.joints = MeasuredJoints(action.joints, max_age_of(contract.observation.sources_of(action.joints)))
         self.latency = LatencyTracker()
         self.steps = 0
         self.dropped: Counter[str] = Counter()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from flashrt_ros.policy.contract import Limits
+from flashrt_ros.policy.contract_action import Limits
 
 _SPEED_FACTOR = 3.0
 """An arm that is pushed, or catches up, moves faster than it is commanded to, but not by far."""

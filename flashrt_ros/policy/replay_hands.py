@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from flashrt_ros.policy.contract import Contract
 from flashrt_ros.policy.controller import Controller, ExecutedTick
 from flashrt_ros.policy.gate import Gate, GateState
+from flashrt_ros.policy.joint_merger import JointMerger
 from flashrt_ros.policy.lockstep import LockstepController
-from flashrt_ros.policy.replay_record import STATE
 from flashrt_ros.policy.replay_recording import Recording, Timed, stamp_of
 from flashrt_ros.policy.timed import TimedController
 
@@ -182,11 +182,7 @@ class _Events:
 
     def _instants(self) -> list[_Event]:
         """Measured joints, and what makes the controller tick."""
-        bag, part = self._recording.bag, self._recording.parts[STATE]
-        measured = {}
-        for topic, _, raw in bag.messages([part.topic]):
-            message = bag.decode(topic, raw)
-            measured[stamp_of(message.header.stamp)] = (message.name, message.position)
+        measured = self._measured()
         clock = {stamp_of(timed.message.clock) for timed in self._recording.other["Clock"]}
         if self._lockstep and measured:
             # The recorder may have come later than command_node. What that did before is told by its latched ticks
@@ -198,6 +194,19 @@ class _Events:
             clock = {at for at in clock | self._ticks if at >= self._from}
         events = [_Event(at, _BEFORE_TICK, _measure(*state, at)) for at, state in measured.items()]
         return [*events, *(_Event(at, _TICK, _tick(at)) for at in (clock if self._lockstep else self._ticks))]
+
+    def _measured(self) -> dict[int, tuple[Sequence[str], Any]]:
+        """Names and positions by stamp, of the topics that measure commanded joints."""
+        bag, contract = self._recording.bag, self._recording.contract
+        merger, found = JointMerger(contract.observation, contract.action.joints), {}
+        index_of = {self._recording.parts[source.key].topic: index for index, source in enumerate(merger.sources)}
+        for topic, time, raw in bag.messages([*index_of]):
+            index, message = index_of[topic], bag.decode(topic, raw)
+            stamp = stamp_of(message.header.stamp) if merger.sources[index].stamp == "header" else time
+            joints = merger.merge(index, message, stamp)
+            if joints is not None:
+                found[joints.stamp] = (joints.names, joints.positions)
+        return found
 
     def _states(self) -> list[_Event]:
         events, known = [], set()

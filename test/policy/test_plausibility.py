@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flashrt_ros.policy.contract import Limits
+from flashrt_ros.policy.contract_action import Limits
 from flashrt_ros.policy.plausibility import Plausibility
 
 PERIOD = 100
