@@ -13,7 +13,10 @@ from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 
 def check_fit(contract: Contract, config: HybridConfig) -> None:
-    """Raise BAD_CONTRACT unless the contract gives what the policy takes, and takes what it gives."""
+    """Raise BAD_CONTRACT unless the contract gives what the policy takes, and takes what it gives.
+
+    NOT_SUPPORTED for a strategy that the policy does not have.
+    """
     pairs: list[tuple[str, Sequence[str], Sequence[str]]] = [
         ("observation.images", [image.key for image in contract.observation.images], config.views),
         ("observation.state", contract.observation.names, config.state_names),
@@ -26,3 +29,9 @@ def check_fit(contract: Contract, config: HybridConfig) -> None:
                 f"{contract.file}: {key} is {', '.join(given)}; the checkpoint {config.name} has {', '.join(wanted)}",
             )
     ActionMap(contract.action, config.action_names)
+    if contract.action.strategy == "rtc":
+        raise FlashrtError(
+            ErrorCode.NOT_SUPPORTED,
+            f"{contract.file}: action.strategy is rtc, which needs a head that denoises a chunk around the rows of the "
+            f"one before; the checkpoint {config.name} has a GR00T head, which cannot. Use async",
+        )

@@ -52,9 +52,9 @@ class Hands:
     gates: list[GateState] = field(default_factory=list)
     guessed: set[int] = field(default_factory=set)
 
-    def command(self, stamp: int, positions: NDArray[np.float64]) -> None:
-        """Take a command."""
-        self.commands[stamp] = SentCommand(np.array(positions), safety=False)
+    def command(self, stamp: int, rows: NDArray[np.float64]) -> None:
+        """Take a command; what is handed over with it will be commanded itself."""
+        self.commands[stamp] = SentCommand(np.array(rows[0]), safety=False)
 
     def safety(self, stamp: int, positions: NDArray[np.float64]) -> None:
         """Take a safety action."""

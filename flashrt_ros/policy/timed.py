@@ -33,6 +33,7 @@ class TimedController(Controller):
         if self._asked_at is not None and now - self._asked_at > self._patience:
             self._asked_at = None  # the request was lost, or ended in an error there: ask again
             self.latency.restart()
+            self.late_chunks += self._waits_between and self.gate.open
         self._run_tick(now)
 
     def measured(self, names: Sequence[str], positions: ArrayLike, stamp: int) -> None:
@@ -69,7 +70,7 @@ class TimedController(Controller):
         """Hold, once, until the late chunk comes."""
         super()._miss(tick)
         if self._moving:
-            self.late_chunks += 1
+            self.late_chunks += not self._waits_between
             self._hold_commanded(tick)
 
     def _is_stale(self, observation_stamp: int, horizon: int) -> bool:
