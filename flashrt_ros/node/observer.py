@@ -49,12 +49,12 @@ class Observer:
         self._on_update = on_update
         self._keep = keep
         self._measured: dict[str, NDArray[np.float64]] = {}
-        images, state = contract.observation.images, contract.observation.state
+        observed = contract.observation
         self.buffer = ObservationBuffer(
-            Part(source.key, source.topic, round(source.max_age * 1e9)) for source in (*images, *state)
+            Part(source.key, source.topic, round(source.max_age * 1e9)) for source in observed.sources
         )
         parts = self._layout.parts.values()
-        self._subscriptions = [self._subscribe(source, checked_image) for source in images]
+        self._subscriptions = [self._subscribe(source, checked_image) for source in observed.images]
         self._subscriptions += [self._subscribe(part.source, self._reader(part)) for part in parts]
 
     @property
