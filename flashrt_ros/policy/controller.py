@@ -311,8 +311,7 @@ class Controller(ABC):
             return False
         self._commanded = measured
         self._out_of_rows = False
-        self._plausibility.restart()
-        self._implausible()
+        self._plausibility.begin(measured, self.joints.stamp)
         self.gate.pass_commands()
         self._output.gate(self.gate.state)
         return True

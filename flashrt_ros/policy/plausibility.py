@@ -28,9 +28,9 @@ class Plausibility:
         self._before: list[float] | None = None
         self._stamp = 0
 
-    def restart(self) -> None:
-        """Compare the next measurement with none before."""
-        self._before = None
+    def begin(self, positions: NDArray[np.float64], stamp: int) -> None:
+        """Compare the next measurement with this one, whatever came before; arguments as `trouble`."""
+        self._before, self._stamp = positions.tolist(), stamp
 
     def trouble(self, positions: NDArray[np.float64], stamp: int) -> str:
         """Return which joint cannot be where it is measured (`positions` [joints], at `stamp` ns); empty: none."""

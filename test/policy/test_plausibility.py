@@ -49,8 +49,9 @@ def test_the_same_measurement_is_looked_at_once(plausibility: Plausibility) -> N
     assert "'a'" in plausibility.trouble(np.array([1.0, 1.0]), PERIOD + 1)
 
 
-def test_after_a_restart_or_a_time_that_went_back_nothing_is_compared(plausibility: Plausibility) -> None:
+def test_a_new_beginning_and_a_time_that_went_back_are_compared_with_nothing(plausibility: Plausibility) -> None:
     plausibility.trouble(np.array([0.0, 1.0]), 10 * PERIOD)
     assert plausibility.trouble(np.array([1.0, 1.0]), PERIOD) == ""
-    plausibility.restart()
-    assert plausibility.trouble(np.array([-1.0, 1.0]), 2 * PERIOD) == ""
+    plausibility.begin(np.array([-1.0, 1.0]), 2 * PERIOD)
+    assert plausibility.trouble(np.array([-1.0, 1.0]), 3 * PERIOD) == ""
+    assert "'a'" in plausibility.trouble(np.array([1.0, 1.0]), 4 * PERIOD)
