@@ -54,7 +54,7 @@ class World:
         self._state = node.create_publisher(PolicyState, "policy/state", qos.LATCHED)
         self._chunk = node.create_publisher(ActionChunk, "policy/action_chunk", qos.CHUNK)
         self._beat = node.create_publisher(Heartbeat, "policy/heartbeat", qos.HEARTBEAT)
-        self._joints = node.create_publisher(JointState, "joint_states", 10)
+        self.joints = node.create_publisher(JointState, "joint_states", 10)
         self._enable = node.create_publisher(Bool, "command/enable", qos.ENABLE)
         self._entities = [
             node.create_subscription(Gate, "command/gate", self.gates.append, qos.LATCHED),
@@ -137,7 +137,7 @@ class World:
         if self.moves:
             state = JointState(name=["b", "a"], position=self.position[::-1])
             state.header.stamp = from_nanoseconds(self.now())
-            self._joints.publish(state)
+            self.joints.publish(state)
 
     def _pulse(self) -> None:
         if self.beats:

@@ -150,6 +150,12 @@ def test_a_publisher_whose_qos_does_not_fit_is_named_by_its_topic(moving: Any, w
     wait_until(lambda: world.status("topics").level == DiagnosticStatus.OK)
 
 
+def test_a_publisher_that_leaves_is_named_by_its_topic(moving: Any, world: Any, wait_until: Any) -> None:
+    world.moves = False
+    world.node.destroy_publisher(world.joints)
+    wait_until(lambda: figure(world.status("topics"), "/joint_states, publisher gone") == "1")
+
+
 def test_a_policy_that_falls_silent_misses_its_deadline_by_topic(moving: Any, world: Any, wait_until: Any) -> None:
     world.beats = False
     wait_until(lambda: int(figure(world.status("topics"), "/policy/heartbeat, deadline missed") or 0) > 0)
