@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from flashrt_ros.policy.contract_action import Limits
 
-_SPEED_FACTOR = 3.0
-"""An arm that is pushed, or catches up, moves faster than it is commanded to, but not by far."""
+_SPEED_FACTOR = 10.0
+"""An arm that somebody pushes moves much faster than it is commanded to; one with a broken encoder, faster still."""
 
 
 class Plausibility:

@@ -67,7 +67,9 @@ def test_a_killed_policy_node_leaves_a_held_arm_and_comes_back_at_its_newest_dur
     assert capsule(client, "kept").instruction == client.state.instruction == "press the button that lit up"
     assert len(robot.commands) == commands
     client.move()
-    until(lambda: client.figure("command: topics", "/policy/heartbeat, liveliness lost") == "1", "a report of the death")
+    until(
+        lambda: client.figure("command: topics", "/policy/heartbeat, liveliness lost") == "1", "a report of the death"
+    )
     assert all(before.epoch <= after.epoch for before, after in pairwise(client.states))
     assert all(before.epoch <= after.epoch for before, after in pairwise(client.gates))
 
