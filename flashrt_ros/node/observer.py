@@ -66,9 +66,10 @@ class Observer:
         self.clock_jumps = 0
         self._images = {source.key: ImageReader(source) for source in observed.images}
         self._kept: set[str] = set()
-        self._subscriptions = [self._subscribe(source, self._images[source.key].checked) for source in observed.images]
-        parts = self._layout.parts.values()
-        self._subscriptions += [self._subscribe(part.source, self._reader(part)) for part in parts]
+        readers: dict[str, Callable[[Any], Any]] = {key: image.checked for key, image in self._images.items()}
+        readers |= {key: self._reader(part) for key, part in self._layout.parts.items()}
+        self.subscriptions = {source.key: self._subscribe(source, readers[source.key]) for source in observed.sources}
+        """Of each input, by its key."""
         self._jumps = node.get_clock().create_jump_callback(_JUMP, post_callback=self._on_clock_jump)
 
     @property
@@ -107,7 +108,7 @@ class Observer:
     def destroy(self) -> None:
         """Remove the subscriptions."""
         self._jumps.unregister()
-        for subscription in self._subscriptions:
+        for subscription in self.subscriptions.values():
             self._node.destroy_subscription(subscription)
 
     def _now(self) -> int:
@@ -115,6 +116,9 @@ class Observer:
 
     def _subscribe(self, source: ImageSource | StateSource, read: Callable[[Any], Any]) -> Any:
         kind, limit = INPUT_TYPES[source.type], size_limit(source.type)
+        topic = self._node.resolve_topic_name(source.topic)
+        first = topic not in self._kept  # of several inputs from one topic
+        self._kept.add(topic)
 
         def take(raw: bytes) -> None:
             try:
@@ -123,13 +127,13 @@ class Observer:
                 message = deserialize_message(raw, kind)
                 stamp = stamp_of(source.stamp, message, self._now())
                 if first:
-                    self._keep(subscription.topic_name, raw, stamp)
+                    self._keep(topic, raw, stamp)
                 self.buffer.add(source.key, stamp, read(message))
             except FlashrtError as error:
                 self.buffer.refuse(source.key, str(error))
             self._on_update()
 
-        subscription = self._node.create_subscription(
+        return self._node.create_subscription(
             kind,
             source.topic,
             take,
@@ -137,9 +141,6 @@ class Observer:
             event_callbacks=SubscriptionEventCallbacks(),  # logs a publisher whose QoS or type does not fit
             raw=True,
         )
-        first = subscription.topic_name not in self._kept
-        self._kept.add(subscription.topic_name)
-        return subscription
 
     def _on_clock_jump(self, jump: object) -> None:
         self.clock_jumps += 1
