@@ -179,7 +179,7 @@ class Inference:
             self._send(done.result())
         elif epoch == self._epoch and isinstance(error, UnreadableError):
             # The next image may be whole: one that arrived broken is a reason to wait, not to end the run.
-            self._observer.buffer.take_back(error.key, error.stamp, str(error))
+            self._observer.buffer.take_back(error.key, error.stamp, error.why)
             self._wanted = wanted
         elif epoch == self._epoch and isinstance(error, FlashrtError):
             self._on_failure(error)

@@ -29,11 +29,11 @@ _JUMP = JumpThreshold(min_forward=Duration(seconds=1), min_backward=Duration(nan
 
 
 class UnreadableError(FlashrtError):
-    """A part of an observation shows only when it is used that it cannot be: its key, and its stamp (ns)."""
+    """A part of an observation shows only when it is used that it cannot be: its key, its stamp (ns), and why."""
 
     def __init__(self, key: str, stamp: int, why: str) -> None:
         super().__init__(ErrorCode.BAD_OBSERVATION, f"{key}: {why}")
-        self.key, self.stamp = key, stamp
+        self.key, self.stamp, self.why = key, stamp, why
 
 
 class Observer:
