@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from rclpy.clock import JumpThreshold
 from rclpy.duration import Duration
-from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.node import Node
 from rclpy.serialization import deserialize_message
 
 from flashrt_ros.node import qos
 from flashrt_ros.node.input_messages import INPUT_TYPES, size_limit, stamp_of
+from flashrt_ros.node.input_meter import InputMeter
 from flashrt_ros.policy.contract import Contract
 from flashrt_ros.policy.contract_observation import ImageSource, StateSource
 from flashrt_ros.policy.image_messages import ImageReader
@@ -66,6 +66,8 @@ class Observer:
         self.clock_jumps = 0
         self._images = {source.key: ImageReader(source) for source in observed.images}
         self._kept: set[str] = set()
+        self.meters: dict[str, InputMeter] = {}
+        """How each input comes, by its key."""
         readers: dict[str, Callable[[Any], Any]] = {key: image.checked for key, image in self._images.items()}
         readers |= {key: self._reader(part) for key, part in self._layout.parts.items()}
         self.subscriptions = {source.key: self._subscribe(source, readers[source.key]) for source in observed.sources}
@@ -119,8 +121,10 @@ class Observer:
         topic = self._node.resolve_topic_name(source.topic)
         first = topic not in self._kept  # of several inputs from one topic
         self._kept.add(topic)
+        meter = self.meters[source.key] = InputMeter(source.max_age)
 
-        def take(raw: bytes) -> None:
+        def take(raw: bytes, about: dict[str, Any]) -> None:
+            meter.note(about.get("publication_sequence_number"))
             try:
                 if len(raw) > limit:
                     raise _bad(f"{len(raw)} bytes; {limit} at most are taken")
@@ -136,9 +140,8 @@ class Observer:
         return self._node.create_subscription(
             kind,
             source.topic,
-            take,
+            take,  # type: ignore[arg-type]  # rclpy knows both kinds of callbacks, its types do not
             qos.input_qos(source.qos),
-            event_callbacks=SubscriptionEventCallbacks(),  # logs a publisher whose QoS or type does not fit
             raw=True,
         )
 
