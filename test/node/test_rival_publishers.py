@@ -19,7 +19,7 @@ def make(context: None) -> Iterator[Callable[..., Node]]:
     """Make a node with a publisher on a topic."""
     nodes: list[Node] = []
 
-    def publisher(name: str, namespace: str = "", topic: str = "command") -> Any:
+    def publisher(name: str, namespace: str = "", topic: str = "/joint_command") -> Any:
         nodes.append(rclpy.create_node(name, namespace=namespace))
         return nodes[-1], nodes[-1].create_publisher(Bool, topic, 1)
 
@@ -32,10 +32,10 @@ def test_other_nodes_are_named_and_one_of_the_same_name_is_another(make: Any, wa
     own, publisher = make("command")
     rivals = RivalPublishers(own, publisher)
     assert rivals.names() == ""
-    make("unrelated", topic="other")
+    make("unrelated", topic="/other")
     make("teleop", "/left")
     wait_until(lambda: rivals.names() == "'/left/teleop'")
-    twin, _ = make("command")
+    twin, its = make("command")
     wait_until(lambda: rivals.names() == "'/command', '/left/teleop'")
-    twin.destroy_node()
+    twin.destroy_publisher(its)
     wait_until(lambda: rivals.names() == "'/left/teleop'")
