@@ -35,6 +35,8 @@ class InputDiagnostics:
         values: dict[str, object] = {
             "topic": subscription.topic_name,
             "age, s": "none" if age is None else f"{age / 1e9:.3f}",
+            "observed age, s": "none" if part.taken is None else f"{part.taken.age / 1e9:.3f}",
+            "observed skew, s": "none" if part.taken is None else f"{part.taken.skew / 1e9:.3f}",
             "rate, Hz": f"{meter.rate():.1f}",
             "delivered": meter.delivered,
             "dropped": meter.dropped,
