@@ -46,11 +46,13 @@ setup(
         "console_scripts": [
             "policy_node = flashrt_ros.node.policy_node:main",
             "command_node = flashrt_ros.node.command_node:main",
+            "run_tree = flashrt_ros.node.tree_node:main",
             "demo_robot = flashrt_ros.demo.robot_node:main",
             "demo_tree = flashrt_ros.demo.tree_node:main",
             "demo = flashrt_ros.demo.__main__:main",
             "audit = flashrt_ros.tools.audit:main",
             "capsule = flashrt_ros.tools.capsule:main",
+            "check_contract = flashrt_ros.tools.check_contract:main",
             "replay = flashrt_ros.tools.replay:main",
             "tiny_checkpoint = flashrt_ros.tools.tiny_checkpoint:main",
         ],

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +16,10 @@ from flashrt_ros.node import qos
 from flashrt_ros.node.command_messages import command_message
 from flashrt_ros.node.interfaces import msg
 from flashrt_ros.node.stamps import from_nanoseconds
-from flashrt_ros.policy.contract import Action
+from flashrt_ros.policy.contract_action import Action
 from flashrt_ros.policy.controller import ExecutedTick
 from flashrt_ros.policy.gate import GateState
+from flashrt_ros.policy.safety import SafetyAction
 
 DRY_RUN_TOPIC = "~/dry_run_command"
 _FLUSH = Duration(seconds=0.2)
@@ -39,16 +41,26 @@ class CommandOutput:
         self._node = node
         self._now = now
         self._on_gate = on_gate
-        kind, self._fill = command_message(action)
+        kind, self._fill = command_message(action, action.joints)
+        safety = SafetyAction(action.joints, action.safety)
+        _, self._fill_held = command_message(action, safety.joints)
+        self._held = safety.columns
         topic = DRY_RUN_TOPIC if dry_run else action.command.topic
         self._command = node.create_publisher(kind, topic, qos.COMMAND)
         self._executed = node.create_publisher(msg.Executed, "~/executed", qos.EXECUTED)
         self._gate = node.create_publisher(msg.Gate, "~/gate", qos.LATCHED)
         self._tick = msg.Executed()
 
-    def command(self, stamp: int, positions: NDArray[np.float64]) -> None:
-        """Send joint targets [joints]; `stamp` in ns."""
-        self._command.publish(self._fill(stamp, positions))
+    def command(self, stamp: int, rows: NDArray[np.float64]) -> None:
+        """Send joint targets [rows, joints]; `stamp` in ns."""
+        self._command.publish(self._fill(stamp, rows))
+
+    def safety(self, stamp: int, positions: NDArray[np.float64]) -> None:
+        """Tell the joints that are held to stay at `positions` [joints]; `stamp` in ns.
+
+        It takes the place of all rows that were handed over.
+        """
+        self._command.publish(self._fill_held(stamp, positions[None, self._held]))
 
     def executed(self, tick: ExecutedTick) -> None:
         """Report a tick."""
@@ -78,6 +90,11 @@ class CommandOutput:
         )
         self._on_gate(state)
 
+    @property
+    def publishers(self) -> tuple[Any, Any, Any]:
+        """Of commands, ticks and the gate."""
+        return self._command, self._executed, self._gate
+
     def flush(self) -> None:
         """Wait until what was said last has arrived, for as long as an ending process may wait."""
         for publisher in (self._command, self._gate):
@@ -85,5 +102,5 @@ class CommandOutput:
 
     def destroy(self) -> None:
         """Remove the publishers."""
-        for publisher in (self._command, self._executed, self._gate):
+        for publisher in self.publishers:
             self._node.destroy_publisher(publisher)

@@ -17,7 +17,7 @@ from flashrt_ros.node.device_thread import DeviceThread
 from flashrt_ros.node.durations import Durations
 from flashrt_ros.node.executor_bridge import ExecutorBridge
 from flashrt_ros.node.interfaces import msg
-from flashrt_ros.node.observer import Observer, assemble
+from flashrt_ros.node.observer import Observer, UnreadableError
 from flashrt_ros.node.stamps import to_nanoseconds
 from flashrt_ros.policy.observation_buffer import Parts
 from flashrt_ros.policy.session import Chunk, Session
@@ -70,6 +70,8 @@ class Inference:
         """
         self.times = Durations()
         """From the observation taken to the chunk computed."""
+        self.sent = 0
+        """Chunks that were published since `start`."""
         self.dropped: Counter[str] = Counter()
         """Chunks that were computed and not published, by reason."""
         self._bridge = bridge
@@ -111,6 +113,7 @@ class Inference:
             reinstated: answers the first request, in the place of an inference.
         """
         self.stop()
+        self.sent = 0
         self._epoch, self._closed_at, self._reinstated = epoch, closed_at, reinstated
 
     def stop(self) -> None:
@@ -155,28 +158,32 @@ class Inference:
         except FlashrtError as error:
             self.lacking = str(error)
             return
-        self._wanted, self.lacking = None, ""
-        self._begin(self._epoch, parts)
+        wanted, self._wanted, self.lacking = self._wanted, None, ""
+        self._begin(self._epoch, wanted, parts)
 
-    def _begin(self, epoch: int, parts: Parts) -> None:
+    def _begin(self, epoch: int, wanted: int, parts: Parts) -> None:
         self._computing = epoch
         began = time.monotonic()
         future = self._device.submit(lambda: self._compute(parts))
-        future.add_done_callback(lambda done: self._bridge.post(lambda: self._finish(epoch, began, done)))
+        future.add_done_callback(lambda done: self._bridge.post(lambda: self._finish(epoch, wanted, began, done)))
 
     def _compute(self, parts: Parts) -> Inferred:
         """Run on the device thread."""
-        observation = assemble(parts)
+        observation = self._observer.assemble(parts)
         note = self._session.observe(observation).note
         return Inferred(self._session.act(), observation.stamp, note=note)
 
-    def _finish(self, epoch: int, began: float, done: concurrent.futures.Future[Inferred]) -> None:
+    def _finish(self, epoch: int, wanted: int, began: float, done: concurrent.futures.Future[Inferred]) -> None:
         self._computing = None
         error = None if done.cancelled() else done.exception()
         finished = error is None and not done.cancelled()
         if epoch == self._epoch and finished:
             self.times.add(time.monotonic() - began)
             self._send(done.result())
+        elif epoch == self._epoch and isinstance(error, UnreadableError):
+            # The next image may be whole: one that arrived broken is a reason to wait, not to end the run.
+            self._observer.buffer.take_back(error.key, error.stamp, error.why)
+            self._wanted = wanted
         elif epoch == self._epoch and isinstance(error, FlashrtError):
             self._on_failure(error)
         elif finished:
@@ -188,6 +195,7 @@ class Inference:
         self.try_now()
 
     def _send(self, inferred: Inferred) -> None:
+        self.sent += 1
         self._act_indices[self._publish(inferred)] = inferred.chunk.act_index
         while len(self._act_indices) > _CHUNKS_IN_USE:
             del self._act_indices[next(iter(self._act_indices))]

@@ -11,7 +11,8 @@ from flashrt_ros.node.inference import Inferred
 from flashrt_ros.node.interfaces import msg
 from flashrt_ros.node.mind import Mind
 from flashrt_ros.node.stamps import duration_of, from_nanoseconds
-from flashrt_ros.policy.session import VerbReport
+from flashrt_ros.policy.sampling import Sample
+from flashrt_ros.policy.session import Chunk, VerbReport
 from flashrt_ros.runtime.errors import FlashrtError
 
 
@@ -41,17 +42,24 @@ def fill_report(response: Any, mind: Mind, report: VerbReport, now: int) -> Any:
 def chunk_message(mind: Mind, inferred: Inferred, *, epoch: int, chunk_id: int, now: int) -> msg.ActionChunk:
     """Return a chunk for command_node; `now` in ns of ROS time."""
     chunk = inferred.chunk
+    rows = mind.actions.rows(chunk.actions)
     return msg.ActionChunk(
         stamp=from_nanoseconds(now),
         observation_stamp=from_nanoseconds(inferred.observation_stamp),
         epoch=epoch,
         chunk_id=chunk_id,
         instruction=chunk.boundary.instruction,
-        joint_names=mind.policy.model.config.action_names,
-        horizon=chunk.actions.shape[0],
+        joint_names=mind.actions.joints,
+        horizon=rows.shape[0],
         dt=duration_of(mind.contract.action.period),
-        data=array("d", chunk.actions.tobytes()),
+        data=array("d", rows.tobytes()),
         start=chunk.start,
         position=chunk.boundary.cursors.get("position", 0),
         exact=inferred.exact,
     )
+
+
+def sample_message(mind: Mind, sample: Sample, now: int) -> msg.ActionChunk:
+    """Return a chunk that nobody executes: of epoch and id 0, which command_node drops; `now` in ns of ROS time."""
+    chunk = Chunk(sample.actions, 0, 0, sample.boundary)
+    return chunk_message(mind, Inferred(chunk, sample.boundary.stamp), epoch=0, chunk_id=0, now=now)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
@@ -24,10 +25,10 @@ from flashrt_ros.node.interfaces import msg
 from flashrt_ros.node.recorder_ring import Item, Ring
 from flashrt_ros.node.recorder_topics import DIAGNOSTICS, Topic, type_name
 from flashrt_ros.node.stamps import duration_of, from_nanoseconds
+from flashrt_ros.policy.action_map import ActionMap
 from flashrt_ros.policy.contract import Contract
 from flashrt_ros.policy.loading import Policy
 from flashrt_ros.policy.replay_record import Done, Record, array_sha256, inputs_of
-from flashrt_ros.policy.replay_recording import header_stamp
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 _TAIL = 1.0
@@ -68,11 +69,12 @@ class Recorder:
         self._node = node
         self._contract = contract
         self._situation: Situation | None = None
+        self._rows: Callable[[np.ndarray], np.ndarray] = lambda actions: actions
         self._log = node.create_publisher(msg.BoundaryRecord, "~/boundary", qos.RECORD)
         images, state = contract.observation.images, contract.observation.state
         self._images = {image.key: node.resolve_topic_name(image.topic) for image in images}
         self._types = {node.resolve_topic_name(image.topic): image.type for image in images}
-        self._types[node.resolve_topic_name(state.topic)] = state.type
+        self._types |= {node.resolve_topic_name(source.topic): source.type for source in state}
         self._types[self._log.topic_name] = type_name(msg.BoundaryRecord)
         self._ring: Ring | None = None
         self._subscriptions: list[Any] = []
@@ -94,8 +96,9 @@ class Recorder:
         self._thread = threading.Thread(target=self._work, name="recorder", daemon=True)
         self._thread.start()
 
-    def situate(self, policy: Policy, state: Callable[[], str]) -> None:
-        """Take what an incident says of the node; before that, none can be written."""
+    def situate(self, policy: Policy, actions: ActionMap, state: Callable[[], str]) -> None:
+        """Take what an incident says of the node, and what becomes of its actions; before that, none can be written."""
+        self._rows = actions.rows
         node = self._node
         self._situation = Situation(
             node=node.get_fully_qualified_name(),
@@ -117,15 +120,14 @@ class Recorder:
         """Whether the session shall hand over its state; on the device thread."""
         return self._ring is not None and self._ring.state_wanted()
 
-    def observed(self, topic: str, raw: bytes) -> None:
-        """Take an observed message."""
+    def observed(self, topic: str, raw: bytes, stamp: int) -> None:
+        """Take an observed message and its stamp (ns)."""
         if self._ring is None:
             return
-        stamp = header_stamp(raw) if topic in self._images.values() else None
-        if stamp is None:
-            self._ring.add(self._time(), topic, raw)
-        else:
+        if topic in self._images.values():
             self._ring.add_image(self._time(), topic, stamp, raw)
+        else:
+            self._ring.add(self._time(), topic, raw)
 
     # ---- incidents ----
 
@@ -210,7 +212,7 @@ class Recorder:
         if done.observation is not None:
             record = replace(record, inputs=inputs_of(done.observation))
         if done.chunk is not None:
-            record = replace(record, output_sha256=array_sha256(done.chunk.actions))
+            record = replace(record, output_sha256=array_sha256(self._rows(done.chunk.actions)))
         raw = serialize_message(_message(record))
         self._log.publish(raw)
         if self._ring is not None:

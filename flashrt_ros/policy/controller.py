@@ -19,8 +19,12 @@ from numpy.typing import ArrayLike, NDArray
 from flashrt_ros.policy.action_queue import ActionQueue, Chunk, UnfitChunkError, arrange_rows
 from flashrt_ros.policy.contract import Contract
 from flashrt_ros.policy.gate import Gate, GateState, is_plausible
+from flashrt_ros.policy.joint_merger import max_age_of
+from flashrt_ros.policy.latency_tracker import LatencyTracker
 from flashrt_ros.policy.limits import Saturation
 from flashrt_ros.policy.measured_joints import MeasuredJoints
+from flashrt_ros.policy.plausibility import Plausibility
+from flashrt_ros.policy.safety import SafetyAction
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +44,12 @@ class ExecutedTick:
 class Output(Protocol):
     """Where a controller's results go, in the order in which they happen."""
 
-    def command(self, stamp: int, positions: NDArray[np.float64]) -> None:
-        """Send joint targets [joints] to the robot; `stamp` is the tick's time, ns."""
+    def command(self, stamp: int, rows: NDArray[np.float64]) -> None:
+        """Send joint targets [rows, joints] to the robot, for the tick at `stamp` ns and those after it."""
+        ...
+
+    def safety(self, stamp: int, positions: NDArray[np.float64]) -> None:
+        """Send the safety action: joint targets [joints] to stay at; `stamp` in ns."""
         ...
 
     def executed(self, tick: ExecutedTick) -> None:
@@ -62,31 +70,47 @@ class Controller(ABC):
         self.gate = gate
         self.queue = ActionQueue(action.period)
         self.saturation = Saturation(action.joints, action.limits)
-        self.joints = MeasuredJoints(action.joints, round(contract.observation.state.max_age * 1e9))
+        self.safety = SafetyAction(action.joints, action.safety)
+        self.joints = MeasuredJoints(action.joints, max_age_of(contract.observation.sources_of(action.joints)))
+        self.latency = LatencyTracker()
         self.steps = 0
         self.dropped: Counter[str] = Counter()
         """Chunks and states that were not used, by reason."""
+        self.late_chunks = 0
+        """How often the rows of an open gate ran out before the next chunk came."""
         self.late_ticks = 0
-        """Ticks of an open gate without a row to run."""
+        """Ticks of an open gate without a row to run, where there should have been one."""
+        self.holds = 0
+        """Safety actions that were sent."""
         self._contract = contract
         self._action = action
         self._output = output
         self._now = now
+        self._waits_between = action.strategy == "sync"
+        self._handed_over = max(1, int(action.command.max_handover * 1e9 / action.period + 1e-6))
+        self._out_of_rows = False
         self._asked_at: int | None = None
         self._newest_chunk = 0
         self._commanded: NDArray[np.float64] | None = None
+        self._plausibility = Plausibility(action.joints, action.limits, action.period, action.start_tolerance)
+
+    @property
+    def holding(self) -> bool:
+        """Whether the arm is held because of trouble while the policy still means to run."""
+        return self.gate.running and (self.gate.fault or (self.gate.open and self._out_of_rows))
 
     # ---- events ----
 
     def activate(self) -> None:
         """Let the next RUNNING arm the gate."""
         self.gate.active = True
+        self.gate.fault = False  # whoever activates has seen it
         self._explain("spent: a newer epoch arms the gate" if self.gate.running else "held")
         self._wake()
 
-    def deactivate(self) -> None:
-        """Close the gate for good: with the safety action where it was open."""
-        self._close("inactive")
+    def deactivate(self, fault: str = "") -> None:
+        """Close the gate for good: with the safety action where it was open. `fault`: why nobody asked for it."""
+        self._close(f"inactive: {fault}" if fault else "inactive", fault=bool(fault))
         self.gate.active = False
 
     def policy_state(self, epoch: int, *, running: bool, step_limit: int, reason: str) -> None:
@@ -101,6 +125,7 @@ class Controller(ABC):
         raised = self.gate.adopt(epoch, running=running, step_limit=step_limit, reason=reason, now=self._now())
         if raised:
             self.steps = 0
+            self.latency.restart()
         if raised or (was_armed and not self.gate.armed):
             self._stop(was_open=before.open, raised=raised)
         if self.gate.state != before:
@@ -135,6 +160,8 @@ class Controller(ABC):
             self.dropped[unfit.fault] += 1
             self._close(f"bad_chunk: chunk {chunk_id}: {unfit}", fault=True)
             return
+        if self._asked_at is not None:
+            self.latency.add(self._now() - self._asked_at, computed=not exact)
         self._asked_at = None
         if not self.gate.fresh(observation_stamp, exact=exact):
             self.dropped["observed before the gate closed"] += 1
@@ -169,6 +196,14 @@ class Controller(ABC):
         if self.gate.armed:
             self._close(f"heartbeat: none from the policy for {self._contract.heartbeat_timeout:g} s", fault=True)
 
+    def rivals(self, names: str) -> None:
+        """Follow which other nodes publish commands: any closes the gate, and keeps it closed while it is there."""
+        if names == self.gate.rivals:
+            return
+        self.gate.rivals = names
+        if names and self.gate.armed:
+            self._close(f"publisher: {names} publishes commands too; end it, then run again", fault=True)
+
     def hold(self) -> str:
         """Stop and hold; ends a release. Returns why the arm could not be commanded to hold; empty: it was."""
         self.gate.released = False
@@ -199,7 +234,26 @@ class Controller(ABC):
         """Command the joints once as they are measured, outside their limits too: a hold is no travel."""
 
     def _send(self, tick: int, positions: NDArray[np.float64]) -> None:
-        self._output.command(tick, positions)
+        self._output.command(tick, self._rows_from(positions))
+
+    def _rows_from(self, positions: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return this tick's targets, and those behind them that the contract hands over with them."""
+        count = self._handed_over - 1
+        if self.gate.step_limit:
+            count = min(count, self.gate.step_limit - self.steps)
+        if count <= 0:
+            return positions[None]
+        return np.concatenate([positions[None], self.saturation.path(self.queue.ahead(count), positions)])
+
+    def _send_safety(self, tick: int, positions: NDArray[np.float64]) -> None:
+        self.holds += 1
+        if self.safety.joints:
+            self._output.safety(tick, positions)
+
+    def _miss(self, tick: int) -> None:
+        """Note a tick of an open gate without a row to run."""
+        self._out_of_rows = True
+        self.late_ticks += not self._waits_between
 
     @abstractmethod
     def _is_stale(self, observation_stamp: int, horizon: int) -> bool:
@@ -219,7 +273,7 @@ class Controller(ABC):
         """Open or replace where a chunk is due, run one row, report."""
         gate, queue = self.gate, self.queue
         if gate.open:
-            trouble = self.joints.trouble(tick)
+            trouble = self.joints.trouble(tick) or self._implausible()
             if trouble:
                 self._close(f"joints: {trouble}", fault=True)
         due = queue.staged is not None and self._replacement_is_due()
@@ -228,10 +282,11 @@ class Controller(ABC):
         row = queue.take(tick) if gate.open else None
         if row is not None and self._commanded is not None:
             self._commanded = self.saturation.apply(row, self._commanded)
+            self._out_of_rows = False
             self.steps += 1
             self._send(tick, self._commanded)
         elif gate.open:
-            self.late_ticks += 1
+            self._miss(tick)
         self._report(tick, active=row is not None)
         if gate.open and 0 < gate.step_limit <= self.steps:
             self._close("step_limit")
@@ -255,9 +310,15 @@ class Controller(ABC):
             self._close(f"start_tolerance: {refusal}", fault=True)
             return False
         self._commanded = measured
+        self._out_of_rows = False
+        self._plausibility.begin(measured, self.joints.stamp)
         self.gate.pass_commands()
         self._output.gate(self.gate.state)
         return True
+
+    def _implausible(self) -> str:
+        positions = self.joints.positions
+        return "" if positions is None else self._plausibility.trouble(positions, self.joints.stamp)
 
     def _too_far(self, measured: NDArray[np.float64], wanted: NDArray[np.float64], role: str) -> str:
         """Return which joint is measured further than the start tolerance from where it is wanted; empty: none."""
@@ -271,7 +332,7 @@ class Controller(ABC):
 
     def _report(self, tick: int, *, active: bool, may_ask: bool = True) -> None:
         queue = self.queue
-        infer = may_ask and self._needs_inference()
+        infer = may_ask and self._needs_inference(active)
         if infer:
             self._asked_at = tick
         self._output.executed(
@@ -280,12 +341,15 @@ class Controller(ABC):
             )
         )
 
-    def _needs_inference(self) -> bool:
+    def _needs_inference(self, active: bool) -> bool:
         if not self.gate.armed or self._asked_at is not None or self.queue.staged is not None:
             return False
         left = self.queue.remaining
-        enough = 0 < self.gate.step_limit <= self.steps + left
-        return left <= self._action.threshold and not enough
+        if 0 < self.gate.step_limit <= self.steps + left:
+            return False
+        if self._waits_between:
+            return left == 0 and not active  # the arm has got to the last row when the next observation is taken
+        return left <= self._action.threshold
 
     # ---- closing ----
 

@@ -1,35 +1,16 @@
 # Copyright 2026 the flashrt_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Images and joint states, checked, as arrays: of sensor_msgs as ROS has them, or as a bag's reader makes them."""
+"""Measured numbers, selected by name: of messages as ROS has them, or as a bag's reader makes them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
-
-_CHANNELS: dict[str, tuple[int, tuple[int, int, int]]] = {
-    "rgb8": (3, (0, 1, 2)),
-    "bgr8": (3, (2, 1, 0)),
-    "rgba8": (4, (0, 1, 2)),
-    "bgra8": (4, (2, 1, 0)),
-    "mono8": (1, (0, 0, 0)),
-}
-"""Encoding to bytes a pixel, and where red, green and blue stand in it."""
-
-
-class ImageMessage(Protocol):
-    """What sensor_msgs/msg/Image has."""
-
-    height: int
-    width: int
-    encoding: str
-    step: int
-    data: Any
 
 
 class JointMessage(Protocol):
@@ -37,60 +18,62 @@ class JointMessage(Protocol):
 
     name: Sequence[str]
     position: Any
+    velocity: Any
+    effort: Any
 
 
-Image = TypeVar("Image", bound=ImageMessage)
+class ArrayMessage(Protocol):
+    """What std_msgs/msg/Float64MultiArray has."""
+
+    data: Any
 
 
-def checked_image(image: Image) -> Image:
-    """Return the image itself; BAD_OBSERVATION for an unknown encoding, no pixels, or data of the wrong length."""
-    if image.encoding not in _CHANNELS:
-        raise _bad(f"encoding '{image.encoding}'; use one of {', '.join(_CHANNELS)}")
-    channels, _ = _CHANNELS[image.encoding]
-    row = image.width * channels
-    if not image.height or not image.width or image.step < row:
-        raise _bad(
-            f"{image.width}x{image.height} pixels of {image.encoding} with rows of {image.step} bytes; "
-            f"a row takes {row} at least"
-        )
-    if len(image.data) != image.height * image.step:
-        raise _bad(
-            f"{len(image.data)} bytes of data, {image.height} rows of {image.step} are {image.height * image.step}"
-        )
-    return image
+_PLURAL = {"position": "positions", "velocity": "velocities", "effort": "efforts"}
 
 
-def rgb_of(image: ImageMessage) -> NDArray[np.uint8]:
-    """Return the pixels of an image that was checked, uint8 [height, width, 3] in RGB.
-
-    Rows may be padded (`step`); alpha is dropped.
-    """
-    channels, order = _CHANNELS[image.encoding]
-    padded = np.frombuffer(image.data, np.uint8).reshape(image.height, image.step)
-    pixels = padded[:, : image.width * channels].reshape(image.height, image.width, channels)
-    return np.stack([pixels[:, :, channel] for channel in order], axis=2)
-
-
-def positions_of(state: JointMessage, joints: Sequence[str]) -> NDArray[np.float64]:
-    """Return the positions of `joints` in their order, selected by name; other joints may be there too.
+def joints_of(state: JointMessage, joints: Sequence[str], field: str = "position") -> NDArray[np.float64]:
+    """Return one field of `joints` in their order, selected by name; other joints may be there too.
 
     Raises:
         FlashrtError: BAD_OBSERVATION if one is missing, named twice, or not finite; never a shorter vector.
     """
     names = list(state.name)
-    if len(state.position) != len(names):
-        raise _bad(f"{len(state.position)} positions for {len(names)} joint names")
+    values = getattr(state, field)
+    if len(values) != len(names):
+        raise _bad(f"{len(values)} {_PLURAL[field]} for {len(names)} joint names")
     missing = [joint for joint in joints if joint not in names]
     if missing:
         raise _bad(f"joint '{missing[0]}' is missing; the message names {', '.join(names) or 'none'}")
     twice = [joint for joint in joints if names.count(joint) > 1]
     if twice:
         raise _bad(f"joint '{twice[0]}' is named twice")
-    positions = np.array([state.position[names.index(joint)] for joint in joints], np.float64)
-    for joint, position in zip(joints, positions, strict=True):
-        if not np.isfinite(position):
-            raise _bad(f"joint '{joint}' is {position}")
-    return positions
+    return _finite("joint", joints, [values[names.index(joint)] for joint in joints])
+
+
+def entries_of(array: ArrayMessage, names: Sequence[str], wanted: Sequence[str]) -> NDArray[np.float64]:
+    """Return the entries `wanted` of an array whose entries have `names`; errors as `joints_of`."""
+    if len(array.data) != len(names):
+        raise _bad(f"{len(array.data)} entries, the contract names {len(names)}: {', '.join(names)}")
+    return _finite("entry", wanted, [array.data[list(names).index(name)] for name in wanted])
+
+
+def fields_of(message: Any, fields: Sequence[str]) -> NDArray[np.float64]:
+    """Return `fields` (as "position.x") of a pose or a wrench, stamped or not; BAD_OBSERVATION for one not finite."""
+    inner = getattr(message, "pose", None) or getattr(message, "wrench", None) or message
+    return _finite("field", fields, [_at(inner, field) for field in fields])
+
+
+def _at(message: Any, field: str) -> float:
+    part, _, axis = field.partition(".")
+    return float(getattr(getattr(message, part), axis))
+
+
+def _finite(kind: str, names: Sequence[str], values: Sequence[float]) -> NDArray[np.float64]:
+    numbers = np.array(values, np.float64)
+    for name, number in zip(names, numbers, strict=True):
+        if not np.isfinite(number):
+            raise _bad(f"{kind} '{name}' is {number}")
+    return numbers
 
 
 def _bad(message: str) -> FlashrtError:

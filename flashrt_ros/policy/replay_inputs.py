@@ -5,23 +5,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
-from flashrt_ros.policy.observation_messages import checked_image, positions_of, rgb_of
+from flashrt_ros.policy.image_messages import ImageReader
 from flashrt_ros.policy.processing import Observation
-from flashrt_ros.policy.replay_record import STATE, Input, Record, array_sha256
+from flashrt_ros.policy.replay_record import Input, Record, array_sha256
 from flashrt_ros.policy.replay_recording import Part, Recording, header_stamp
+from flashrt_ros.policy.state_layout import StateLayout
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 
 class BagInputs:
     """Finds each part by its stamp, and trusts it by its hash where the record has one."""
 
-    def __init__(self, recording: Recording, joints: Sequence[str]) -> None:
-        """`joints`: the state's, in the checkpoint's order."""
+    def __init__(self, recording: Recording, names: Sequence[str]) -> None:
+        """`names`: of the state's numbers, in the checkpoint's order."""
         self._recording = recording
-        self._joints = joints
+        observed = recording.contract.observation
+        self._layout = StateLayout(observed, names)
+        self._images = {source.key: ImageReader(source) for source in observed.images}
 
     def observation(self, record: Record) -> Observation:
         """What an `observe` took.
@@ -30,14 +34,16 @@ class BagInputs:
             FlashrtError: BAD_OBSERVATION, a part is not in the bag, or is not what was observed.
         """
         arrays = {part.key: self.array(part) for part in record.inputs}
-        if STATE not in arrays:
-            raise _bad(f"record {record.sequence} has no measured joints")
+        places = self._layout.places
+        lacking = [key for key in places if key not in arrays]
+        if lacking:
+            raise _bad(f"record {record.sequence} has no measured {lacking[0]}")
         stamps = {part.key: part.stamp for part in record.inputs}
-        state = arrays.pop(STATE)
-        return Observation(arrays, state, min(stamps.values()), stamps)
+        state = self._layout.join({key: arrays.pop(key) for key in places})
+        return Observation(arrays, state, min(stamps.values()), stamps, places)
 
     def array(self, wanted: Input) -> np.ndarray:
-        """Pixels (uint8 [height, width, 3]) or joints (float64) of one part; errors as `observation`."""
+        """Pixels (uint8 [height, width, 3]) or numbers (float64) of one part; errors as `observation`."""
         part = self._recording.parts.get(wanted.key)
         if part is None:
             raise _bad(f"the log observes {wanted.key!r}, which the contract does not name")
@@ -50,13 +56,23 @@ class BagInputs:
         raise _bad(f"{at} is not what was observed then" if found else f"{at} is not in the bag")
 
     def _arrays(self, part: Part, stamp: int) -> Iterator[np.ndarray]:
-        """Those of each message of that stamp; a robot may show an instant more than once."""
+        """Those of each message of that stamp; a robot may show an instant more than once.
+
+        The recorder and the node receive a message at times of their own: where its stamp is that of its receipt, all
+        are tried, the nearest first.
+        """
         bag = self._recording.bag
-        for time in part.times.get(stamp, ()):
+        near = sorted(part.times, key=lambda held: abs(held - stamp)) if part.received else [stamp]
+        for time in (time for held in near for time in part.times.get(held, ())):
             for _, _, raw in bag.messages([part.topic], time, time + 1):
-                if header_stamp(raw) == stamp:
-                    message = bag.decode(part.topic, raw)
-                    yield positions_of(message, self._joints) if part.key == STATE else rgb_of(checked_image(message))
+                if part.received or header_stamp(raw) == stamp:
+                    yield self._read(part.key, bag.decode(part.topic, raw))
+
+    def _read(self, key: str, message: Any) -> np.ndarray:
+        if key in self._layout.parts:
+            return self._layout.parts[key].read(message)
+        reader = self._images[key]
+        return reader.pixels(reader.checked(message))
 
 
 def _bad(message: str) -> FlashrtError:

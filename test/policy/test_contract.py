@@ -3,14 +3,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from flashrt_ros.policy.contract import Contract, load_contract
+from flashrt_ros.policy.contract_action import SafetyGroup
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 DEMO = Path(__file__).resolve().parents[2] / "config" / "demo_contract.yaml"
+DOC = DEMO.parents[1] / "doc" / "contract.md"
 TEXT = """\
 observation:
   images:
@@ -51,7 +56,7 @@ def load(tmp_path: Path, text: str) -> Contract:
 
 def test_a_contract_is_read_as_written(tmp_path: Path) -> None:
     contract = load(tmp_path, TEXT)
-    state, action = contract.observation.state, contract.action
+    (state,), action = contract.observation.state, contract.action
     assert [(source.key, source.qos) for source in contract.observation.images] == [
         ("front", "reliable"),
         ("wrist", "sensor_data"),
@@ -61,7 +66,8 @@ def test_a_contract_is_read_as_written(tmp_path: Path) -> None:
     assert (action.limits.low, action.limits.high) == ((-1.6, -0.9, 0.0), (1.6, 1.4, 2.5))
     assert action.limits.step == (0.1, 0.1, 0.15)
     assert (action.mode, action.period, action.start_tolerance, action.threshold) == ("delta", 100_000_000, 0.2, 4)
-    assert (action.command.topic, action.safety, contract.heartbeat_timeout) == ("joint_command", "hold", 0.5)
+    assert (action.command.topic, contract.heartbeat_timeout) == ("joint_command", 0.5)
+    assert action.safety == (SafetyGroup(action.joints, "hold"),)
     assert contract.lockstep is not None
     assert contract.lockstep.apply_after == 2
 
@@ -163,3 +169,25 @@ def test_the_fingerprint_sees_values_and_not_layout(tmp_path: Path) -> None:
     before = load(tmp_path, TEXT).fingerprint()
     assert load(tmp_path, "# moved\n" + TEXT).fingerprint() == before
     assert load(tmp_path, TEXT.replace("elbow: [0.0, 2.5]", "elbow: [0.0, 2.4]")).fingerprint() != before
+
+
+def documented() -> list[dict[str, Any]]:
+    """The examples of doc/contract.md."""
+    return [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", DOC.read_text(), re.DOTALL)]
+
+
+@pytest.mark.parametrize("example", documented(), ids=lambda example: "_".join(example))
+def test_every_example_of_the_documentation_is_good(tmp_path: Path, example: dict[str, Any]) -> None:
+    whole = documented()[0]
+    observed, action = whole["observation"], whole["action"]
+    if "state" in example:
+        observed["state"] = [observed["state"], *example["state"]]
+    for key in example.keys() - {"state", *whole}:
+        section = observed if key in ("images", "text") else action
+        section[key] = example[key]
+    load(tmp_path, yaml.safe_dump(whole))
+
+
+@pytest.mark.parametrize("path", sorted(DEMO.parent.glob("*_contract.yaml")), ids=lambda path: path.stem)
+def test_every_shipped_contract_is_good(path: Path) -> None:
+    load_contract(path)
