@@ -23,6 +23,7 @@ class TimedController(Controller):
         self._moving = False
         self._patience = round(contract.heartbeat_timeout * 1e9)
         self._max_age = round(contract.observation.max_age * 1e9)
+        self._longest_gap = max(self.joints.max_age, 2 * self._action.period)
 
     def tick(self) -> None:
         """Do one control tick."""
@@ -40,7 +41,7 @@ class TimedController(Controller):
             return
         if now < before - self._action.period:
             self._time_went_back(before, now)
-        elif self.gate.open and now - before > self.joints.max_age:
+        elif self.gate.open and now - before > self._longest_gap:
             # This process was stopped, or time leapt: the rows that are left answer a world that is no more.
             self._close(f"time: no tick for {(now - before) / 1e9:.3f} s", fault=True)
 

@@ -176,6 +176,17 @@ def test_a_leap_ahead_of_time_closes_the_gate_however_new_the_joints_are(robot: 
     robot.start(2)
 
 
+def test_slow_ticks_are_no_leap_of_time(timed: Any) -> None:
+    robot = timed(rate=2.0)  # slower than max_age
+    robot.rig.run_epoch(1)
+    for _ in range(3):
+        robot.rig.now += 4 * PERIOD
+        robot.tick()
+        if not robot.gate.open:
+            robot.rig.plan(0.0, dt=5 * PERIOD)
+    assert robot.gate.open
+
+
 def test_a_reset_in_mid_chunk_forgets_its_rows(robot: Any) -> None:
     robot.rig.run_epoch(1)
     robot.tick()
