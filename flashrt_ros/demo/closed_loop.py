@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from flashrt_ros.demo.render import VIEWS, Renderer
 from flashrt_ros.demo.task import Outcome, Task
 from flashrt_ros.policy.action_queue import ActionQueue, Chunk
-from flashrt_ros.policy.contract import Action
+from flashrt_ros.policy.contract_action import Action
 from flashrt_ros.policy.limits import Saturation
 from flashrt_ros.policy.processing import Observation
 

@@ -28,7 +28,7 @@ from flashrt_ros.demo.task import (
     name_button,
 )
 from flashrt_ros.demo.world import BUTTONS, JOINTS, World
-from flashrt_ros.policy.contract import Action
+from flashrt_ros.policy.contract_action import Action
 from flashrt_ros.policy.processing import Observation
 
 FIRST_SEED = 1 << 40

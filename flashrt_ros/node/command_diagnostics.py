@@ -15,22 +15,27 @@ from rclpy.node import Node
 from flashrt_ros.node import qos
 from flashrt_ros.node.lateness import Lateness
 from flashrt_ros.node.stamps import from_nanoseconds
+from flashrt_ros.node.topic_events import TopicEvents
 from flashrt_ros.policy.contract import Contract
 from flashrt_ros.policy.controller import Controller
 
-_WARNING_REASONS = ("disabled", "released", "spent", "inactive")
+_WARNING_REASONS = ("disabled", "released", "publisher", "spent", "inactive")
 
 
 class CommandDiagnostics:
-    """One status each for gate, execution, measured joints, policy heartbeat and ticks."""
+    """One status each for gate, queue, execution, measured joints, policy heartbeat, topics and ticks."""
 
-    def __init__(self, node: Node, contract: Contract, controller: Controller, lateness: Lateness) -> None:
+    def __init__(
+        self, node: Node, contract: Contract, controller: Controller, lateness: Lateness, events: TopicEvents
+    ) -> None:
         self._node = node
         self._contract = contract
         self._controller = controller
         self._lateness = lateness
+        self._events = events
         self._publisher = node.create_publisher(DiagnosticArray, "/diagnostics", qos.DIAGNOSTICS)
         self._troubles = 0
+        self._late_chunks = 0
         self._lost = 0
 
     def publish(self, now: int, heartbeat_age: float | None) -> None:
@@ -38,9 +43,11 @@ class CommandDiagnostics:
         report = DiagnosticArray(
             status=[
                 self._gate(),
+                self._queue(),
                 self._execution(),
                 self._joints(now),
                 self._policy(heartbeat_age),
+                self._topics(),
                 self._ticks(),
             ]
         )
@@ -65,19 +72,44 @@ class CommandDiagnostics:
             level = DiagnosticStatus.ERROR
         state = gate.state
         message = "open" if state.open else f"closed: {state.reason}"
-        values = {"epoch": state.epoch, "enabled": state.enabled, "dry run": state.dry_run, "released": gate.released}
+        values = {
+            "epoch": state.epoch,
+            "enabled": state.enabled,
+            "dry run": state.dry_run,
+            "released": gate.released,
+            "other publishers": gate.rivals or "none",
+        }
         return self._status("gate", level, message, values)
+
+    def _queue(self) -> DiagnosticStatus:
+        controller = self._controller
+        queue, latency = controller.queue, controller.latency
+        middle, tail = latency.percentiles()
+        values = {
+            "chunk": queue.chunk_id,
+            "rows left": queue.remaining,
+            "latency p50, ms": f"{middle * 1e3:.1f}",
+            "latency p99, ms": f"{tail * 1e3:.1f}",
+            "latency last, ms": f"{latency.last * 1e-6:.1f}",
+            "latencies": len(latency),
+        }
+        empty = controller.gate.open and not queue.remaining
+        level = DiagnosticStatus.WARN if empty else DiagnosticStatus.OK
+        return self._status("queue", level, "empty while the gate is open" if empty else "as planned", values)
 
     def _execution(self) -> DiagnosticStatus:
         controller = self._controller
         saturations = controller.saturation.counts
         troubles = controller.late_ticks + sum(controller.dropped.values()) + sum(saturations.values())
         degraded, self._troubles = troubles > self._troubles, troubles
+        late, self._late_chunks = controller.late_chunks - self._late_chunks, controller.late_chunks
+        if late:
+            self._node.get_logger().warning(f"{late} chunks came late, or not yet: the arm is held until they come")
         values: dict[str, object] = {
-            "chunk": controller.queue.chunk_id,
-            "rows left": controller.queue.remaining,
             "steps in this epoch": controller.steps,
+            "late chunks": controller.late_chunks,
             "ticks without a row": controller.late_ticks,
+            "holds": controller.holds,
         }
         values |= {f"dropped, {reason}": count for reason, count in sorted(controller.dropped.items())}
         values |= {f"saturated, {joint}": count for joint, count in saturations.items()}
@@ -99,6 +131,11 @@ class CommandDiagnostics:
         message = "silent" if silent else "alive"
         level = DiagnosticStatus.STALE if silent else DiagnosticStatus.OK
         return self._status("policy", level, message, {"heartbeat age, s": f"{heartbeat_age:.3f}"})
+
+    def _topics(self) -> DiagnosticStatus:
+        news = self._events.news()
+        level = DiagnosticStatus.WARN if news else DiagnosticStatus.OK
+        return self._status("topics", level, "; ".join(news) or "as they should be", self._events.counts())
 
     def _ticks(self) -> DiagnosticStatus:
         middle, tail, most = self._lateness.percentiles()

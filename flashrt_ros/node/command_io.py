@@ -6,23 +6,27 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from rclpy.timer import Timer
 from rosgraph_msgs.msg import Clock
-from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool
 from std_srvs.srv import Trigger
 
 from flashrt_ros.node import qos
 from flashrt_ros.node.command_diagnostics import CommandDiagnostics
 from flashrt_ros.node.command_output import CommandOutput
+from flashrt_ros.node.input_messages import INPUT_TYPES, stamp_of
 from flashrt_ros.node.interfaces import msg
 from flashrt_ros.node.lateness import Lateness
 from flashrt_ros.node.managed_node import ManagedNode
+from flashrt_ros.node.rival_publishers import RivalPublishers
 from flashrt_ros.node.stamps import from_nanoseconds, to_nanoseconds
+from flashrt_ros.node.topic_events import TopicEvents
 from flashrt_ros.policy.contract import Contract
 from flashrt_ros.policy.gate import Gate, GateState
+from flashrt_ros.policy.joint_merger import JointMerger
 from flashrt_ros.policy.lockstep import LockstepController
 from flashrt_ros.policy.timed import TimedController
 
@@ -62,14 +66,18 @@ class CommandIO:
             self.controller = LockstepController(contract, self._output, gate, now, contract.lockstep.apply_after)
         else:
             self.controller = TimedController(contract, self._output, gate, now)
+        self._joints = JointMerger(contract.observation, contract.action.joints)
         self._lateness = Lateness(contract.action.period)
-        self._diagnostics = CommandDiagnostics(node, contract, self.controller, self._lateness)
+        # A dry run disturbs nobody, and nobody disturbs it.
+        self._rivals = None if settings.dry_run else RivalPublishers(node, self._output.publishers[0])
         self._heartbeat = msg.Heartbeat()
         self._beat = node.create_publisher(msg.Heartbeat, "~/heartbeat", qos.HEARTBEAT)
         self._watchdog = node.create_timer(
             contract.heartbeat_timeout, self._on_silence, clock=node.steady_clock, autostart=False
         )
         self._subscriptions = self._subscribe()
+        self._events = TopicEvents([*self._output.publishers, self._beat], self._subscriptions)
+        self._diagnostics = CommandDiagnostics(node, contract, self.controller, self._lateness, self._events)
         self._services = [
             node.create_service(Trigger, "~/hold", self._on_hold),
             node.create_service(Trigger, "~/release", self._on_release),
@@ -77,14 +85,15 @@ class CommandIO:
         self._output.gate(gate.state)
 
     def _subscribe(self) -> list[Any]:
-        state = self._contract.observation.state
         topics: list[tuple[type, str, Any, Any]] = [
             (msg.PolicyState, "policy/state", self._on_policy_state, qos.LATCHED),
             (Bool, "~/enable", self._on_enable, qos.ENABLE),
             (msg.Heartbeat, "policy/heartbeat", self._on_heartbeat, qos.HEARTBEAT),
             (msg.ActionChunk, "policy/action_chunk", self._on_chunk, qos.CHUNK),
-            (JointState, state.topic, self._on_joints, qos.input_qos(state.qos)),
         ]
+        for index, source in enumerate(self._joints.sources):
+            kind, profile = INPUT_TYPES[source.type], qos.input_qos(source.qos)
+            topics.append((kind, source.topic, partial(self._on_joints, index), profile))
         if self._contract.lockstep:
             topics.append((Clock, "/clock", self._on_clock, qos.CLOCK))
         return [self._node.create_subscription(kind, topic, call, profile) for kind, topic, call, profile in topics]
@@ -114,6 +123,7 @@ class CommandIO:
     def destroy(self) -> None:
         """Free topics, services and timers."""
         node = self._node
+        self._events.destroy()
         self._diagnostics.destroy()
         self._output.destroy()
         node.destroy_publisher(self._beat)
@@ -141,6 +151,11 @@ class CommandIO:
         beat.epoch = self.controller.gate.epoch
         beat.sequence += 1
         self._beat.publish(beat)
+        self._look_for_rivals()
+
+    def _look_for_rivals(self) -> None:
+        if self._rivals is not None:
+            self.controller.rivals(self._rivals.names())
 
     def _on_silence(self) -> None:
         self._watchdog.cancel()
@@ -165,8 +180,10 @@ class CommandIO:
 
     def _on_policy_state(self, state: msg.PolicyState) -> None:
         running = state.state == msg.PolicyState.RUNNING
-        if running and self._watchdog.is_canceled():
-            self._watchdog.reset()  # one that has not sent a heartbeat yet has no more time than another
+        if running:
+            self._look_for_rivals()
+            if self._watchdog.is_canceled():
+                self._watchdog.reset()  # one that has not sent a heartbeat yet has no more time than another
         self.controller.policy_state(state.epoch, running=running, step_limit=state.step_limit, reason=state.reason)
 
     def _on_heartbeat(self, heartbeat: msg.Heartbeat) -> None:
@@ -186,8 +203,11 @@ class CommandIO:
             exact=chunk.exact,
         )
 
-    def _on_joints(self, state: JointState) -> None:
-        self.controller.measured(state.name, state.position, to_nanoseconds(state.header.stamp))
+    def _on_joints(self, index: int, message: Any) -> None:
+        stamp = stamp_of(self._joints.sources[index].stamp, message, self._now())
+        found = self._joints.merge(index, message, stamp)
+        if found is not None:
+            self.controller.measured(found.names, found.positions, found.stamp)
 
     def _on_clock(self, clock: Clock) -> None:
         self._clock_stamp = to_nanoseconds(clock.clock)

@@ -18,7 +18,7 @@ from std_msgs.msg import Float64MultiArray, MultiArrayDimension
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from flashrt_ros.node.stamps import from_nanoseconds
-from flashrt_ros.policy.contract import Action
+from flashrt_ros.policy.contract_action import Action
 
 Fill = Callable[[int, NDArray[np.float64]], Any]
 """Takes the tick's time in ns and targets [joints]; returns the message."""

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from flashrt_ros.node import qos
 from flashrt_ros.node.command_messages import command_message
 from flashrt_ros.node.interfaces import msg
 from flashrt_ros.node.stamps import from_nanoseconds
-from flashrt_ros.policy.contract import Action
+from flashrt_ros.policy.contract_action import Action
 from flashrt_ros.policy.controller import ExecutedTick
 from flashrt_ros.policy.gate import GateState
 
@@ -50,6 +51,10 @@ class CommandOutput:
         """Send joint targets [joints]; `stamp` in ns."""
         self._command.publish(self._fill(stamp, positions))
 
+    def safety(self, stamp: int, positions: NDArray[np.float64]) -> None:
+        """Send the safety action: joint targets [joints] to stay at; `stamp` in ns."""
+        self._command.publish(self._fill(stamp, positions))
+
     def executed(self, tick: ExecutedTick) -> None:
         """Report a tick."""
         message = self._tick
@@ -78,6 +83,11 @@ class CommandOutput:
         )
         self._on_gate(state)
 
+    @property
+    def publishers(self) -> tuple[Any, Any, Any]:
+        """Of commands, ticks and the gate."""
+        return self._command, self._executed, self._gate
+
     def flush(self) -> None:
         """Wait until what was said last has arrived, for as long as an ending process may wait."""
         for publisher in (self._command, self._gate):
@@ -85,5 +95,5 @@ class CommandOutput:
 
     def destroy(self) -> None:
         """Remove the publishers."""
-        for publisher in (self._command, self._executed, self._gate):
+        for publisher in self.publishers:
             self._node.destroy_publisher(publisher)

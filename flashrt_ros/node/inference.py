@@ -17,7 +17,7 @@ from flashrt_ros.node.device_thread import DeviceThread
 from flashrt_ros.node.durations import Durations
 from flashrt_ros.node.executor_bridge import ExecutorBridge
 from flashrt_ros.node.interfaces import msg
-from flashrt_ros.node.observer import Observer, assemble
+from flashrt_ros.node.observer import Observer
 from flashrt_ros.node.stamps import to_nanoseconds
 from flashrt_ros.policy.observation_buffer import Parts
 from flashrt_ros.policy.session import Chunk, Session
@@ -166,7 +166,7 @@ class Inference:
 
     def _compute(self, parts: Parts) -> Inferred:
         """Run on the device thread."""
-        observation = assemble(parts)
+        observation = self._observer.assemble(parts)
         note = self._session.observe(observation).note
         return Inferred(self._session.act(), observation.stamp, note=note)
 

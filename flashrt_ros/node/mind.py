@@ -11,6 +11,7 @@ from flashrt_ros.node.device_thread import DeviceThread
 from flashrt_ros.node.inference import Inference
 from flashrt_ros.node.observer import Observer
 from flashrt_ros.node.recorder import Recorder
+from flashrt_ros.policy.action_map import ActionMap
 from flashrt_ros.policy.contract import Contract
 from flashrt_ros.policy.episode import start_name
 from flashrt_ros.policy.loading import Policy
@@ -28,6 +29,7 @@ class Mind:
 
     contract: Contract
     policy: Policy
+    actions: ActionMap
     session: Session
     device: DeviceThread
     keeper: CapsuleKeeper

@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from flashrt_ros.node.capsule_keeper import CapsuleKeeper
 from flashrt_ros.node.device_thread import DeviceThread
 from flashrt_ros.node.policy_parameters import Settings
 from flashrt_ros.policy.contract import Contract
+from flashrt_ros.policy.contract_fit import check_fit
 from flashrt_ros.policy.loading import Policy, Progress, load_policy
 from flashrt_ros.policy.replay_session import Listener, RecordedSession
 from flashrt_ros.policy.session import Session
@@ -45,7 +45,7 @@ def load(
         progress(what)
 
     policy = load_policy(settings.checkpoint, settings.device, settings.threads, step)
-    check_fit(contract, policy)
+    check_fit(contract, policy.model.config)
     store = CapsuleStore(settings.capsule_budget)
     session = RecordedSession(policy, store, settings.journal_budget, device.between_stages, listener=listener)
     writer = CapsuleWriter(
@@ -57,23 +57,6 @@ def load(
         log_limit=settings.log_limit,
     )
     return Loaded(policy, session, writer)
-
-
-def check_fit(contract: Contract, policy: Policy) -> None:
-    """Raise BAD_CONTRACT unless the contract gives what the policy takes, and takes what it gives."""
-    config = policy.model.config
-    pairs: list[tuple[str, Sequence[str], Sequence[str]]] = [
-        ("observation.images", [image.key for image in contract.observation.images], config.views),
-        ("observation.state.joints", contract.observation.state.joints, config.state_names),
-        ("action.joints", contract.action.joints, config.action_names),
-        ("action.mode", [contract.action.mode], [config.action_mode]),
-    ]
-    for key, given, wanted in pairs:
-        if sorted(given) != sorted(wanted):
-            raise FlashrtError(
-                ErrorCode.BAD_CONTRACT,
-                f"{contract.file}: {key} is {', '.join(given)}; the checkpoint {config.name} has {', '.join(wanted)}",
-            )
 
 
 async def resume(

@@ -12,27 +12,26 @@ from numpy.typing import NDArray
 from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.node import Node
 from rclpy.serialization import deserialize_message
-from sensor_msgs.msg import Image, JointState
 
 from flashrt_ros.node import qos
-from flashrt_ros.node.stamps import to_nanoseconds
-from flashrt_ros.policy.contract import Contract, ImageSource, StateSource
+from flashrt_ros.node.input_messages import INPUT_TYPES, stamp_of
+from flashrt_ros.policy.contract import Contract
+from flashrt_ros.policy.contract_observation import ImageSource, StateSource
 from flashrt_ros.policy.observation_buffer import ObservationBuffer, Part, Parts
-from flashrt_ros.policy.observation_messages import checked_image, positions_of, rgb_of
+from flashrt_ros.policy.observation_messages import checked_image, rgb_of
 from flashrt_ros.policy.processing import Observation
+from flashrt_ros.policy.state_layout import StateLayout, StatePart
 from flashrt_ros.runtime.errors import FlashrtError
-
-STATE = "state"
 
 
 class Observer:
-    """Cameras and joints of a contract. A bad message is counted and named; it never ends a callback."""
+    """Cameras and measured state of a contract. A bad message is counted and named; it never ends a callback."""
 
     def __init__(
         self,
         node: Node,
         contract: Contract,
-        joints: Sequence[str],
+        names: Sequence[str],
         on_update: Callable[[], None],
         keep: Callable[[str, bytes], None],
     ) -> None:
@@ -41,40 +40,65 @@ class Observer:
         Args:
             node: whose topics and clock are used.
             contract: what is observed.
-            joints: the state's joints in the order that the policy takes them.
+            names: of the state's numbers in the order that the policy takes them.
             on_update: called after each message.
             keep: gets topic and serialised message of all that comes.
         """
-        self.measured: tuple[float, ...] | None = None
-        """The newest joints, in the order of `joints`; `clear` does not touch them."""
         self._node = node
-        self._joints = tuple(joints)
+        self._layout = StateLayout(contract.observation, names)
         self._on_update = on_update
         self._keep = keep
-        observed = contract.observation
-        state = Part(STATE, observed.state.topic, _nanoseconds(observed.state.max_age))
-        images = [Part(image.key, image.topic, _nanoseconds(image.max_age)) for image in observed.images]
-        self.buffer = ObservationBuffer([*images, state])
-        self._subscriptions = [self._subscribe(Image, image, self._take_image(image.key)) for image in observed.images]
-        self._subscriptions.append(self._subscribe(JointState, observed.state, self._take_state))
+        self._measured: dict[str, NDArray[np.float64]] = {}
+        images, state = contract.observation.images, contract.observation.state
+        self.buffer = ObservationBuffer(
+            Part(source.key, source.topic, round(source.max_age * 1e9)) for source in (*images, *state)
+        )
+        parts = self._layout.parts.values()
+        self._subscriptions = [self._subscribe(source, checked_image) for source in images]
+        self._subscriptions += [self._subscribe(part.source, self._reader(part)) for part in parts]
+
+    @property
+    def measured(self) -> tuple[float, ...] | None:
+        """The newest state; clearing the buffer does not touch it. None: not all of it has been measured yet."""
+        if len(self._measured) < len(self._layout.parts):
+            return None
+        return tuple(self._layout.join(self._measured).tolist())
 
     def newest(self, after: int) -> Parts:
         """The newest whole observation, all of it stamped after `after` (ns); BAD_OBSERVATION says what lacks."""
-        return self.buffer.newest(after, self._node.get_clock().now().nanoseconds)
+        return self.buffer.newest(after, self._now())
 
     def at(self, stamp: int, after: int) -> Parts:
         """The observation of one instant, which must be after `after` (ns); errors as `newest`."""
         return self.buffer.at(stamp, after)
+
+    def assemble(self, parts: Parts) -> Observation:
+        """Convert the parts to what a session takes; on any thread. Its stamp is that of the oldest part."""
+        places = self._layout.places
+        images = {key: rgb_of(value) for key, (_, value) in parts.items() if key not in places}
+        stamps = {key: stamp for key, (stamp, _) in parts.items()}
+        state = self._layout.join({key: parts[key][1] for key in places})
+        return Observation(images, state, min(stamps.values()), stamps, places)
 
     def destroy(self) -> None:
         """Remove the subscriptions."""
         for subscription in self._subscriptions:
             self._node.destroy_subscription(subscription)
 
-    def _subscribe(self, kind: type, source: ImageSource | StateSource, callback: Callable[[Any], None]) -> Any:
+    def _now(self) -> int:
+        return int(self._node.get_clock().now().nanoseconds)
+
+    def _subscribe(self, source: ImageSource | StateSource, read: Callable[[Any], Any]) -> Any:
+        kind = INPUT_TYPES[source.type]
+
         def take(raw: bytes) -> None:
             self._keep(subscription.topic_name, raw)
-            callback(deserialize_message(raw, kind))
+            message = deserialize_message(raw, kind)
+            try:
+                self.buffer.add(source.key, stamp_of(source.stamp, message, self._now()), read(message))
+            except FlashrtError as error:
+                self.buffer.refuse(source.key, str(error))
+            self._on_update()
 
         subscription = self._node.create_subscription(
             kind,
@@ -86,31 +110,9 @@ class Observer:
         )
         return subscription
 
-    def _take_image(self, key: str) -> Callable[[Image], None]:
-        return lambda image: self._add(key, image, lambda: checked_image(image))
+    def _reader(self, part: StatePart) -> Callable[[Any], NDArray[np.float64]]:
+        def read(message: Any) -> NDArray[np.float64]:
+            numbers = self._measured[part.source.key] = part.read(message)
+            return numbers
 
-    def _take_state(self, state: JointState) -> None:
-        def read() -> NDArray[np.float64]:
-            positions = positions_of(state, self._joints)
-            self.measured = tuple(positions.tolist())
-            return positions
-
-        self._add(STATE, state, read)
-
-    def _add(self, key: str, message: Any, read: Callable[[], Any]) -> None:
-        try:
-            self.buffer.add(key, to_nanoseconds(message.header.stamp), read())
-        except FlashrtError as error:
-            self.buffer.refuse(key, str(error))
-        self._on_update()
-
-
-def assemble(parts: Parts) -> Observation:
-    """Convert the parts to what a session takes; on any thread. Its stamp is that of the oldest part."""
-    images = {key: rgb_of(value) for key, (_, value) in parts.items() if key != STATE}
-    stamps = {key: stamp for key, (stamp, _) in parts.items()}
-    return Observation(images, parts[STATE][1], min(stamps.values()), stamps)
-
-
-def _nanoseconds(seconds: float) -> int:
-    return round(seconds * 1e9)
+        return read

@@ -36,6 +36,7 @@ from flashrt_ros.node.request_log import RequestLog
 from flashrt_ros.node.run import BROKEN
 from flashrt_ros.node.run_policy import RunPolicy
 from flashrt_ros.node.verbs import Verbs
+from flashrt_ros.policy.action_map import ActionMap
 from flashrt_ros.policy.contract import Contract, load_contract
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
@@ -98,13 +99,21 @@ class PolicyNode(AsyncManagedNode):
             restored = await resume(loaded.session, device, keeper, logger.info, logger.warning)
             if restored is not None:
                 self._control.head, self._control.durable_boundary = restored, restored.id
-        recorder.situate(loaded.policy, lambda: "running" if self._control.running else f"held: {self._control.reason}")
-        self._mind = self._assemble(contract, loaded, device, keeper, recorder)
+        actions = ActionMap(contract.action, loaded.policy.model.config.action_names)
+        control = self._control
+        recorder.situate(loaded.policy, actions, lambda: "running" if control.running else f"held: {control.reason}")
+        self._mind = self._assemble(contract, loaded, actions, device, keeper, recorder)
         gc.collect()
         gc.freeze()  # what loading has made stays: looking through it again would take longer than a verb may
 
     def _assemble(
-        self, contract: Contract, loaded: Loaded, device: DeviceThread, keeper: CapsuleKeeper, recorder: Recorder
+        self,
+        contract: Contract,
+        loaded: Loaded,
+        actions: ActionMap,
+        device: DeviceThread,
+        keeper: CapsuleKeeper,
+        recorder: Recorder,
     ) -> Mind:
         def publish(inferred: Inferred) -> int:
             return self._publish_chunk(inferred)
@@ -122,7 +131,7 @@ class PolicyNode(AsyncManagedNode):
             self._on_inference_failed,
             contract.lockstep is not None,
         )
-        return Mind(contract, loaded.policy, loaded.session, device, keeper, observer, inference, recorder)
+        return Mind(contract, loaded.policy, actions, loaded.session, device, keeper, observer, inference, recorder)
 
     async def activate(self) -> None:
         """Serve, and be held until a goal comes."""

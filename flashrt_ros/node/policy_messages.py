@@ -41,16 +41,17 @@ def fill_report(response: Any, mind: Mind, report: VerbReport, now: int) -> Any:
 def chunk_message(mind: Mind, inferred: Inferred, *, epoch: int, chunk_id: int, now: int) -> msg.ActionChunk:
     """Return a chunk for command_node; `now` in ns of ROS time."""
     chunk = inferred.chunk
+    rows = mind.actions.rows(chunk.actions)
     return msg.ActionChunk(
         stamp=from_nanoseconds(now),
         observation_stamp=from_nanoseconds(inferred.observation_stamp),
         epoch=epoch,
         chunk_id=chunk_id,
         instruction=chunk.boundary.instruction,
-        joint_names=mind.policy.model.config.action_names,
-        horizon=chunk.actions.shape[0],
+        joint_names=mind.actions.joints,
+        horizon=rows.shape[0],
         dt=duration_of(mind.contract.action.period),
-        data=array("d", chunk.actions.tobytes()),
+        data=array("d", rows.tobytes()),
         start=chunk.start,
         position=chunk.boundary.cursors.get("position", 0),
         exact=inferred.exact,

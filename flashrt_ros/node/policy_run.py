@@ -30,6 +30,7 @@ _GATE_ERRORS = {
     "inactive": ErrorCode.INACTIVE,
     "heartbeat": ErrorCode.GATE_TIMEOUT,
     "spent": ErrorCode.GATE_TIMEOUT,
+    "publisher": ErrorCode.BUSY,
 }
 """What it means for a goal that command_node has closed the gate, by reason; any other: CANCELED."""
 

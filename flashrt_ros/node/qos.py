@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from rclpy.duration import Duration
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 
 LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
@@ -15,7 +16,9 @@ EXECUTED = QoSProfile(depth=100, reliability=ReliabilityPolicy.RELIABLE, durabil
 CHUNK = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 """`policy/action_chunk`: likewise for its answer; old chunks are told by their epoch."""
 
-HEARTBEAT = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
+HEARTBEAT = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, deadline=Duration(seconds=2.0))
+"""Both nodes' heartbeats come once a second at least; the middleware notices where they do not."""
+
 COMMAND = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
 CLOCK = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
 ENABLE = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)

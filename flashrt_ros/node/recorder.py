@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
@@ -24,6 +25,7 @@ from flashrt_ros.node.interfaces import msg
 from flashrt_ros.node.recorder_ring import Item, Ring
 from flashrt_ros.node.recorder_topics import DIAGNOSTICS, Topic, type_name
 from flashrt_ros.node.stamps import duration_of, from_nanoseconds
+from flashrt_ros.policy.action_map import ActionMap
 from flashrt_ros.policy.contract import Contract
 from flashrt_ros.policy.loading import Policy
 from flashrt_ros.policy.replay_record import Done, Record, array_sha256, inputs_of
@@ -68,11 +70,12 @@ class Recorder:
         self._node = node
         self._contract = contract
         self._situation: Situation | None = None
+        self._rows: Callable[[np.ndarray], np.ndarray] = lambda actions: actions
         self._log = node.create_publisher(msg.BoundaryRecord, "~/boundary", qos.RECORD)
         images, state = contract.observation.images, contract.observation.state
         self._images = {image.key: node.resolve_topic_name(image.topic) for image in images}
         self._types = {node.resolve_topic_name(image.topic): image.type for image in images}
-        self._types[node.resolve_topic_name(state.topic)] = state.type
+        self._types |= {node.resolve_topic_name(source.topic): source.type for source in state}
         self._types[self._log.topic_name] = type_name(msg.BoundaryRecord)
         self._ring: Ring | None = None
         self._subscriptions: list[Any] = []
@@ -94,8 +97,9 @@ class Recorder:
         self._thread = threading.Thread(target=self._work, name="recorder", daemon=True)
         self._thread.start()
 
-    def situate(self, policy: Policy, state: Callable[[], str]) -> None:
-        """Take what an incident says of the node; before that, none can be written."""
+    def situate(self, policy: Policy, actions: ActionMap, state: Callable[[], str]) -> None:
+        """Take what an incident says of the node, and what becomes of its actions; before that, none can be written."""
+        self._rows = actions.rows
         node = self._node
         self._situation = Situation(
             node=node.get_fully_qualified_name(),
@@ -210,7 +214,7 @@ class Recorder:
         if done.observation is not None:
             record = replace(record, inputs=inputs_of(done.observation))
         if done.chunk is not None:
-            record = replace(record, output_sha256=array_sha256(done.chunk.actions))
+            record = replace(record, output_sha256=array_sha256(self._rows(done.chunk.actions)))
         raw = serialize_message(_message(record))
         self._log.publish(raw)
         if self._ring is not None:

@@ -19,8 +19,11 @@ from numpy.typing import ArrayLike, NDArray
 from flashrt_ros.policy.action_queue import ActionQueue, Chunk, UnfitChunkError, arrange_rows
 from flashrt_ros.policy.contract import Contract
 from flashrt_ros.policy.gate import Gate, GateState, is_plausible
+from flashrt_ros.policy.joint_merger import max_age_of
+from flashrt_ros.policy.latency_tracker import LatencyTracker
 from flashrt_ros.policy.limits import Saturation
 from flashrt_ros.policy.measured_joints import MeasuredJoints
+from flashrt_ros.policy.plausibility import Plausibility
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,10 @@ class Output(Protocol):
         """Send joint targets [joints] to the robot; `stamp` is the tick's time, ns."""
         ...
 
+    def safety(self, stamp: int, positions: NDArray[np.float64]) -> None:
+        """Send the safety action: joint targets [joints] to stay at; `stamp` in ns."""
+        ...
+
     def executed(self, tick: ExecutedTick) -> None:
         """Report a tick."""
         ...
@@ -62,12 +69,17 @@ class Controller(ABC):
         self.gate = gate
         self.queue = ActionQueue(action.period)
         self.saturation = Saturation(action.joints, action.limits)
-        self.joints = MeasuredJoints(action.joints, round(contract.observation.state.max_age * 1e9))
+        self.joints = MeasuredJoints(action.joints, max_age_of(contract.observation.sources_of(action.joints)))
+        self.latency = LatencyTracker()
         self.steps = 0
         self.dropped: Counter[str] = Counter()
         """Chunks and states that were not used, by reason."""
+        self.late_chunks = 0
+        """How often the rows of an open gate ran out before the next chunk came."""
         self.late_ticks = 0
         """Ticks of an open gate without a row to run."""
+        self.holds = 0
+        """Safety actions that were sent."""
         self._contract = contract
         self._action = action
         self._output = output
@@ -75,6 +87,7 @@ class Controller(ABC):
         self._asked_at: int | None = None
         self._newest_chunk = 0
         self._commanded: NDArray[np.float64] | None = None
+        self._plausibility = Plausibility(action.joints, action.limits, action.period, action.start_tolerance)
 
     # ---- events ----
 
@@ -101,6 +114,7 @@ class Controller(ABC):
         raised = self.gate.adopt(epoch, running=running, step_limit=step_limit, reason=reason, now=self._now())
         if raised:
             self.steps = 0
+            self.latency.restart()
         if raised or (was_armed and not self.gate.armed):
             self._stop(was_open=before.open, raised=raised)
         if self.gate.state != before:
@@ -135,6 +149,8 @@ class Controller(ABC):
             self.dropped[unfit.fault] += 1
             self._close(f"bad_chunk: chunk {chunk_id}: {unfit}", fault=True)
             return
+        if self._asked_at is not None:
+            self.latency.add(self._now() - self._asked_at, computed=not exact)
         self._asked_at = None
         if not self.gate.fresh(observation_stamp, exact=exact):
             self.dropped["observed before the gate closed"] += 1
@@ -169,6 +185,14 @@ class Controller(ABC):
         if self.gate.armed:
             self._close(f"heartbeat: none from the policy for {self._contract.heartbeat_timeout:g} s", fault=True)
 
+    def rivals(self, names: str) -> None:
+        """Follow which other nodes publish commands: any closes the gate, and keeps it closed while it is there."""
+        if names == self.gate.rivals:
+            return
+        self.gate.rivals = names
+        if names and self.gate.armed:
+            self._close(f"publisher: {names} publishes commands too; end it, then run again", fault=True)
+
     def hold(self) -> str:
         """Stop and hold; ends a release. Returns why the arm could not be commanded to hold; empty: it was."""
         self.gate.released = False
@@ -201,6 +225,14 @@ class Controller(ABC):
     def _send(self, tick: int, positions: NDArray[np.float64]) -> None:
         self._output.command(tick, positions)
 
+    def _send_safety(self, tick: int, positions: NDArray[np.float64]) -> None:
+        self.holds += 1
+        self._output.safety(tick, positions)
+
+    def _miss(self, tick: int) -> None:
+        """Note a tick of an open gate without a row to run."""
+        self.late_ticks += 1
+
     @abstractmethod
     def _is_stale(self, observation_stamp: int, horizon: int) -> bool:
         """Return whether an observation is too old for a chunk of `horizon` rows that answers it to run."""
@@ -219,7 +251,7 @@ class Controller(ABC):
         """Open or replace where a chunk is due, run one row, report."""
         gate, queue = self.gate, self.queue
         if gate.open:
-            trouble = self.joints.trouble(tick)
+            trouble = self.joints.trouble(tick) or self._implausible()
             if trouble:
                 self._close(f"joints: {trouble}", fault=True)
         due = queue.staged is not None and self._replacement_is_due()
@@ -231,7 +263,7 @@ class Controller(ABC):
             self.steps += 1
             self._send(tick, self._commanded)
         elif gate.open:
-            self.late_ticks += 1
+            self._miss(tick)
         self._report(tick, active=row is not None)
         if gate.open and 0 < gate.step_limit <= self.steps:
             self._close("step_limit")
@@ -255,9 +287,15 @@ class Controller(ABC):
             self._close(f"start_tolerance: {refusal}", fault=True)
             return False
         self._commanded = measured
+        self._plausibility.restart()
+        self._implausible()
         self.gate.pass_commands()
         self._output.gate(self.gate.state)
         return True
+
+    def _implausible(self) -> str:
+        positions = self.joints.positions
+        return "" if positions is None else self._plausibility.trouble(positions, self.joints.stamp)
 
     def _too_far(self, measured: NDArray[np.float64], wanted: NDArray[np.float64], role: str) -> str:
         """Return which joint is measured further than the start tolerance from where it is wanted; empty: none."""

@@ -26,6 +26,7 @@ REASONS = (
     "enabled",  # it came back; waits for the next run
     "hold",  # asked for by ~/hold
     "released",  # asked for by ~/release
+    "publisher",  # another node publishes commands
     "spent",  # RUNNING of an epoch that may not arm (again)
     "time",  # ROS time went back
 )
@@ -72,6 +73,8 @@ class Gate:
         self.enabled = enabled
         self.active = False
         self.released = False
+        self.rivals = ""
+        """Other nodes that publish commands."""
         self.open = False
         self.armed = False
         self.fault = False
@@ -139,6 +142,8 @@ class Gate:
             return "released: call ~/hold, then run again"
         if not self.enabled:
             return "disabled: enable, then run again"
+        if self.rivals:
+            return f"publisher: {self.rivals} publishes commands too; end it, then run again"
         return ""
 
     def fresh(self, observation_stamp: int, *, exact: bool) -> bool:

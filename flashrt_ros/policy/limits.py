@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from flashrt_ros.policy.contract import Limits
+from flashrt_ros.policy.contract_action import Limits
 
 _ROUNDING = 1e-9
 

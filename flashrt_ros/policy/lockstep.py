@@ -78,15 +78,24 @@ class LockstepController(Controller):
 
     def _send(self, tick: int, positions: NDArray[np.float64]) -> None:
         self._waiting = None
-        self._sent = (tick, positions, not self.gate.open)
+        self._sent = (tick, positions, False)
         super()._send(tick, positions)
+
+    def _send_safety(self, tick: int, positions: NDArray[np.float64]) -> None:
+        self._waiting = None
+        self._sent = (tick, positions, True)
+        super()._send_safety(tick, positions)
 
     def _repeat(self, stamp: int) -> None:
         if self._sent is None:
             return
         tick, positions, safety = self._sent
-        if tick == stamp and (safety or self.gate.open):
-            super()._send(tick, positions)
+        if tick != stamp:
+            return
+        if safety:
+            self._output.safety(tick, positions)
+        elif self.gate.open:
+            self._output.command(tick, positions)
 
     def _wake(self) -> None:
         tick, measured = self._waiting, self.joints.positions
@@ -94,7 +103,7 @@ class LockstepController(Controller):
             return
         if self._holds:
             held = self._holds.popleft()
-            self._send(tick, measured if held is None else held)
+            self._send_safety(tick, measured if held is None else held)
             self._report(tick, active=False, may_ask=False)  # the instant after the last hold is the one to observe
         elif self.gate.armed:
             if not self._chunk_is_missing():

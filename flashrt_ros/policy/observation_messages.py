@@ -37,7 +37,17 @@ class JointMessage(Protocol):
 
     name: Sequence[str]
     position: Any
+    velocity: Any
+    effort: Any
 
+
+class ArrayMessage(Protocol):
+    """What std_msgs/msg/Float64MultiArray has."""
+
+    data: Any
+
+
+_PLURAL = {"position": "positions", "velocity": "velocities", "effort": "efforts"}
 
 Image = TypeVar("Image", bound=ImageMessage)
 
@@ -71,26 +81,49 @@ def rgb_of(image: ImageMessage) -> NDArray[np.uint8]:
     return np.stack([pixels[:, :, channel] for channel in order], axis=2)
 
 
-def positions_of(state: JointMessage, joints: Sequence[str]) -> NDArray[np.float64]:
-    """Return the positions of `joints` in their order, selected by name; other joints may be there too.
+def joints_of(state: JointMessage, joints: Sequence[str], field: str = "position") -> NDArray[np.float64]:
+    """Return one field of `joints` in their order, selected by name; other joints may be there too.
 
     Raises:
         FlashrtError: BAD_OBSERVATION if one is missing, named twice, or not finite; never a shorter vector.
     """
     names = list(state.name)
-    if len(state.position) != len(names):
-        raise _bad(f"{len(state.position)} positions for {len(names)} joint names")
+    values = getattr(state, field)
+    if len(values) != len(names):
+        raise _bad(f"{len(values)} {_PLURAL[field]} for {len(names)} joint names")
     missing = [joint for joint in joints if joint not in names]
     if missing:
         raise _bad(f"joint '{missing[0]}' is missing; the message names {', '.join(names) or 'none'}")
     twice = [joint for joint in joints if names.count(joint) > 1]
     if twice:
         raise _bad(f"joint '{twice[0]}' is named twice")
-    positions = np.array([state.position[names.index(joint)] for joint in joints], np.float64)
-    for joint, position in zip(joints, positions, strict=True):
-        if not np.isfinite(position):
-            raise _bad(f"joint '{joint}' is {position}")
-    return positions
+    return _finite("joint", joints, [values[names.index(joint)] for joint in joints])
+
+
+def entries_of(array: ArrayMessage, names: Sequence[str], wanted: Sequence[str]) -> NDArray[np.float64]:
+    """Return the entries `wanted` of an array whose entries have `names`; errors as `joints_of`."""
+    if len(array.data) != len(names):
+        raise _bad(f"{len(array.data)} entries, the contract names {len(names)}: {', '.join(names)}")
+    return _finite("entry", wanted, [array.data[list(names).index(name)] for name in wanted])
+
+
+def fields_of(message: Any, fields: Sequence[str]) -> NDArray[np.float64]:
+    """Return `fields` (as "position.x") of a pose or a wrench, stamped or not; BAD_OBSERVATION for one not finite."""
+    inner = getattr(message, "pose", None) or getattr(message, "wrench", None) or message
+    return _finite("field", fields, [_at(inner, field) for field in fields])
+
+
+def _at(message: Any, field: str) -> float:
+    part, _, axis = field.partition(".")
+    return float(getattr(getattr(message, part), axis))
+
+
+def _finite(kind: str, names: Sequence[str], values: Sequence[float]) -> NDArray[np.float64]:
+    numbers = np.array(values, np.float64)
+    for name, number in zip(names, numbers, strict=True):
+        if not np.isfinite(number):
+            raise _bad(f"{kind} '{name}' is {number}")
+    return numbers
 
 
 def _bad(message: str) -> FlashrtError:

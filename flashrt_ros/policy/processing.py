@@ -29,12 +29,14 @@ class Observation:
         state: float64 [state_dim] in the order of the config's `state_names`; rad or m.
         stamp: ns, of the oldest part.
         stamps: ns, of each part (a view's name, "state") where that is known.
+        places: where in the state the numbers of each of its sources are; empty: it has one source, "state".
     """
 
     images: Mapping[str, np.ndarray]
     state: np.ndarray
     stamp: int
     stamps: Mapping[str, int] = field(default_factory=dict)
+    places: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def measured(self) -> tuple[float, ...]:

@@ -19,6 +19,8 @@ from flashrt_ros.policy.session import Mode, Session
 from flashrt_ros.policy.store import CapsuleStore
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
+Rows = Callable[[np.ndarray], np.ndarray]
+
 _NO_LIMIT = 1 << 62
 _REPEATED_FAILURES = ("observe", "act")
 """Verbs whose refusal depends on the state and its inputs alone, so that it must come again."""
@@ -45,7 +47,7 @@ class Step:
 
     Attributes:
         record: what the log says.
-        actions: float64 [horizon, joints] of an act; rad or m.
+        actions: float64 [horizon, joints] of an act, in the robot's units.
         sha256: of these actions.
         seconds: that it took.
         trouble: why it could not be done, or ended otherwise than it did then; empty: neither.
@@ -72,11 +74,22 @@ class Replay:
     on nothing before it.
     """
 
-    def __init__(self, policy: Policy, inputs: Inputs, capsules: Capsules, what_if: WhatIf) -> None:
-        """`capsules`: those that the log does not make itself."""
+    def __init__(
+        self, policy: Policy, inputs: Inputs, capsules: Capsules, what_if: WhatIf, rows: Rows = lambda actions: actions
+    ) -> None:
+        """Wait for `run`.
+
+        Args:
+            policy: what the log is followed with.
+            inputs: what it observed.
+            capsules: those that the log does not make itself.
+            what_if: what is done otherwise.
+            rows: from the policy's actions to those of the robot, which are what a log has the hashes of.
+        """
         self.session = Session(policy, CapsuleStore(_NO_LIMIT), _NO_LIMIT)
         self._inputs = inputs
         self._what_if = what_if
+        self._rows = rows
         self._held = Held(self.session, capsules, what_if == WhatIf())
         self._lost = "the log begins in the middle of an episode, at a state that is not recorded"
 
@@ -136,7 +149,7 @@ class Replay:
             case "observe":
                 session.observe(self._inputs.observation(record))
             case "act":
-                actions = session.act().actions
+                actions = self._rows(session.act().actions)
             case "executed":
                 session.executed(record.act_index, record.cursor)
             case "discard":

@@ -8,6 +8,7 @@ it took the policy's state, and the first executed row of a chunk tells at which
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,8 +19,8 @@ from numpy.typing import NDArray
 from flashrt_ros.policy.contract import Contract
 from flashrt_ros.policy.controller import Controller, ExecutedTick
 from flashrt_ros.policy.gate import Gate, GateState
+from flashrt_ros.policy.joint_merger import JointMerger
 from flashrt_ros.policy.lockstep import LockstepController
-from flashrt_ros.policy.replay_record import STATE
 from flashrt_ros.policy.replay_recording import Recording, Timed, stamp_of
 from flashrt_ros.policy.timed import TimedController
 
@@ -50,11 +51,14 @@ class Hands:
     ticks: dict[int, ExecutedTick] = field(default_factory=dict)
     gates: list[GateState] = field(default_factory=list)
     guessed: set[int] = field(default_factory=set)
-    is_open: Callable[[], bool] = lambda: False
 
     def command(self, stamp: int, positions: NDArray[np.float64]) -> None:
         """Take a command."""
-        self.commands[stamp] = SentCommand(np.array(positions), not self.is_open())
+        self.commands[stamp] = SentCommand(np.array(positions), safety=False)
+
+    def safety(self, stamp: int, positions: NDArray[np.float64]) -> None:
+        """Take a safety action."""
+        self.commands[stamp] = SentCommand(np.array(positions), safety=True)
 
     def executed(self, tick: ExecutedTick) -> None:
         """Take a tick; the last word on it counts."""
@@ -132,7 +136,6 @@ def _controller(contract: Contract, first: Any, epoch: int, hands: Hands, clock:
         controller = LockstepController(contract, hands, gate, lambda: clock.now, contract.lockstep.apply_after)
     else:
         controller = TimedController(contract, hands, gate, lambda: clock.now)
-    hands.is_open = lambda: gate.open
     controller.activate()
     controller.policy_state(epoch, running=False, step_limit=0, reason="")
     return controller
@@ -179,21 +182,31 @@ class _Events:
 
     def _instants(self) -> list[_Event]:
         """Measured joints, and what makes the controller tick."""
-        bag, part = self._recording.bag, self._recording.parts[STATE]
-        measured = {}
-        for topic, _, raw in bag.messages([part.topic]):
-            message = bag.decode(topic, raw)
-            measured[stamp_of(message.header.stamp)] = (message.name, message.position)
+        measured = self._measured()
         clock = {stamp_of(timed.message.clock) for timed in self._recording.other["Clock"]}
         if self._lockstep and measured:
             # The recorder may have come later than command_node. What that did before is told by its latched ticks
             # alone: they are done again, with the joints of another instant.
             self.guessed |= self._ticks - set(measured)
-            known = measured[min(measured)]
-            measured = dict.fromkeys(self.guessed, known) | measured
+            known = sorted(measured)
+            before = {at: known[max(0, bisect_right(known, at) - 1)] for at in self.guessed}
+            measured = {at: measured[nearest] for at, nearest in before.items()} | measured
             clock = {at for at in clock | self._ticks if at >= self._from}
         events = [_Event(at, _BEFORE_TICK, _measure(*state, at)) for at, state in measured.items()]
         return [*events, *(_Event(at, _TICK, _tick(at)) for at in (clock if self._lockstep else self._ticks))]
+
+    def _measured(self) -> dict[int, tuple[Sequence[str], Any]]:
+        """Names and positions by stamp, of the topics that measure commanded joints."""
+        bag, contract = self._recording.bag, self._recording.contract
+        merger, found = JointMerger(contract.observation, contract.action.joints), {}
+        index_of = {self._recording.parts[source.key].topic: index for index, source in enumerate(merger.sources)}
+        for topic, time, raw in bag.messages([*index_of]):
+            index, message = index_of[topic], bag.decode(topic, raw)
+            stamp = stamp_of(message.header.stamp) if merger.sources[index].stamp == "header" else time
+            joints = merger.merge(index, message, stamp)
+            if joints is not None:
+                found[joints.stamp] = (joints.names, joints.positions)
+        return found
 
     def _states(self) -> list[_Event]:
         events, known = [], set()
@@ -319,4 +332,5 @@ _FROM_OUTSIDE: dict[str, Callable[[Controller], None]] = {
     "enabled": lambda controller: controller.enable(True),
     "heartbeat": lambda controller: controller.heartbeat_lost(),
     "inactive": lambda controller: controller.deactivate(),
+    "publisher": lambda controller: controller.rivals("another node"),
 }

@@ -8,20 +8,21 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from flashrt_ros.policy.observation_messages import checked_image, positions_of, rgb_of
+from flashrt_ros.policy.observation_messages import checked_image, rgb_of
 from flashrt_ros.policy.processing import Observation
-from flashrt_ros.policy.replay_record import STATE, Input, Record, array_sha256
+from flashrt_ros.policy.replay_record import Input, Record, array_sha256
 from flashrt_ros.policy.replay_recording import Part, Recording, header_stamp
+from flashrt_ros.policy.state_layout import StateLayout
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 
 class BagInputs:
     """Finds each part by its stamp, and trusts it by its hash where the record has one."""
 
-    def __init__(self, recording: Recording, joints: Sequence[str]) -> None:
-        """`joints`: the state's, in the checkpoint's order."""
+    def __init__(self, recording: Recording, names: Sequence[str]) -> None:
+        """`names`: of the state's numbers, in the checkpoint's order."""
         self._recording = recording
-        self._joints = joints
+        self._layout = StateLayout(recording.contract.observation, names)
 
     def observation(self, record: Record) -> Observation:
         """What an `observe` took.
@@ -30,14 +31,16 @@ class BagInputs:
             FlashrtError: BAD_OBSERVATION, a part is not in the bag, or is not what was observed.
         """
         arrays = {part.key: self.array(part) for part in record.inputs}
-        if STATE not in arrays:
-            raise _bad(f"record {record.sequence} has no measured joints")
+        places = self._layout.places
+        lacking = [key for key in places if key not in arrays]
+        if lacking:
+            raise _bad(f"record {record.sequence} has no measured {lacking[0]}")
         stamps = {part.key: part.stamp for part in record.inputs}
-        state = arrays.pop(STATE)
-        return Observation(arrays, state, min(stamps.values()), stamps)
+        state = self._layout.join({key: arrays.pop(key) for key in places})
+        return Observation(arrays, state, min(stamps.values()), stamps, places)
 
     def array(self, wanted: Input) -> np.ndarray:
-        """Pixels (uint8 [height, width, 3]) or joints (float64) of one part; errors as `observation`."""
+        """Pixels (uint8 [height, width, 3]) or numbers (float64) of one part; errors as `observation`."""
         part = self._recording.parts.get(wanted.key)
         if part is None:
             raise _bad(f"the log observes {wanted.key!r}, which the contract does not name")
@@ -51,12 +54,12 @@ class BagInputs:
 
     def _arrays(self, part: Part, stamp: int) -> Iterator[np.ndarray]:
         """Those of each message of that stamp; a robot may show an instant more than once."""
-        bag = self._recording.bag
+        bag, state = self._recording.bag, self._layout.parts.get(part.key)
         for time in part.times.get(stamp, ()):
             for _, _, raw in bag.messages([part.topic], time, time + 1):
                 if header_stamp(raw) == stamp:
                     message = bag.decode(part.topic, raw)
-                    yield positions_of(message, self._joints) if part.key == STATE else rgb_of(checked_image(message))
+                    yield rgb_of(checked_image(message)) if state is None else state.read(message)
 
 
 def _bad(message: str) -> FlashrtError:

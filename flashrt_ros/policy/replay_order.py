@@ -70,7 +70,7 @@ def log_by_time(recording: Recording, instruction: str, seed: int, period: int) 
     """
     log, numbers = OrderedLog(), count(1)
     observed = recording.contract.observation
-    ages = {source.key: source.max_age for source in observed.images} | {"state": observed.state.max_age}
+    ages = {source.key: source.max_age for source in (*observed.images, *observed.state)}
     buffer = ObservationBuffer(
         BufferedPart(key, part.topic, round(ages[key] * 1e9)) for key, part in recording.parts.items()
     )

@@ -16,7 +16,7 @@ from flashrt_ros.runtime.lineage import Boundary
 from flashrt_ros.runtime.manifest import Manifest, sha256
 
 STATE = "state"
-"""Key of the measured joints among the inputs; the others are the views."""
+"""Key of the measured state among the inputs, "state[1]" the second of several; the others are the views."""
 
 VERBS = (
     "begin",
@@ -89,9 +89,12 @@ class Done:
 
 def inputs_of(observation: Observation) -> tuple[Input, ...]:
     """Stamps and hashes of an observation's parts, the joints last."""
-    stamps = {key: observation.stamps.get(key, observation.stamp) for key in (*observation.images, STATE)}
-    views = [Input(key, stamps[key], array_sha256(image)) for key, image in observation.images.items()]
-    return (*views, Input(STATE, stamps[STATE], array_sha256(np.asarray(observation.state, np.float64))))
+    state = np.asarray(observation.state, np.float64)
+    places = observation.places or {STATE: tuple(range(len(state)))}
+    arrays = dict(observation.images) | {key: state[list(where)] for key, where in places.items()}
+    return tuple(
+        Input(key, observation.stamps.get(key, observation.stamp), array_sha256(array)) for key, array in arrays.items()
+    )
 
 
 def array_sha256(array: np.ndarray) -> str:

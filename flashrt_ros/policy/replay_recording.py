@@ -14,7 +14,7 @@ import numpy as np
 
 from flashrt_ros.policy.contract import Contract
 from flashrt_ros.policy.replay_bag import Bag
-from flashrt_ros.policy.replay_record import STATE, Input, Record
+from flashrt_ros.policy.replay_record import Input, Record
 from flashrt_ros.policy.replay_types import PACKAGE
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
@@ -135,7 +135,7 @@ def _our_name(kind: str) -> str:
 def _parts(bag: Bag, contract: Contract) -> dict[str, Part]:
     observed = contract.observation
     wanted = [(image.key, image.topic, image.type) for image in observed.images]
-    wanted.append((STATE, observed.state.topic, observed.state.type))
+    wanted += [(source.key, source.topic, source.type) for source in observed.state]
     parts, lacking = {}, []
     for key, topic, kind in wanted:
         name = _find(bag, topic)

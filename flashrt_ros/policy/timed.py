@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from flashrt_ros.policy.contract import Contract
 from flashrt_ros.policy.controller import Controller, Output
@@ -19,6 +20,7 @@ class TimedController(Controller):
     def __init__(self, contract: Contract, output: Output, gate: Gate, now: Callable[[], int]) -> None:
         super().__init__(contract, output, gate, now)
         self._last_tick: int | None = None
+        self._moving = False
         self._patience = round(contract.heartbeat_timeout * 1e9)
         self._max_age = round(contract.observation.max_age * 1e9)
 
@@ -30,6 +32,7 @@ class TimedController(Controller):
         self._last_tick = now
         if self._asked_at is not None and now - self._asked_at > self._patience:
             self._asked_at = None  # the request was lost, or ended in an error there: ask again
+            self.latency.restart()
         self._run_tick(now)
 
     def measured(self, names: Sequence[str], positions: ArrayLike, stamp: int) -> None:
@@ -45,12 +48,29 @@ class TimedController(Controller):
 
     def _stop(self, *, was_open: bool, raised: bool) -> None:
         self._forget_plan()
-        if was_open and self._commanded is not None:
-            self._send(self._now(), self._commanded)
+        if was_open:
+            self._hold_commanded(self._now())
 
     def _hold_measured(self) -> None:
         if self.joints.positions is not None:
-            self._send(self._now(), self.joints.positions)
+            self._send_safety(self._now(), self.joints.positions)
+
+    def _hold_commanded(self, tick: int) -> None:
+        """Command the last targets again: the speed that was commanded, at most a step a tick, ends in this tick."""
+        self._moving = False
+        if self._commanded is not None:
+            self._send_safety(tick, self._commanded)
+
+    def _send(self, tick: int, positions: NDArray[np.float64]) -> None:
+        self._moving = True
+        super()._send(tick, positions)
+
+    def _miss(self, tick: int) -> None:
+        """Hold, once, until the late chunk comes."""
+        super()._miss(tick)
+        if self._moving:
+            self.late_chunks += 1
+            self._hold_commanded(tick)
 
     def _is_stale(self, observation_stamp: int, horizon: int) -> bool:
         """Bound the age of an observation by what the contract allows it and its answer.

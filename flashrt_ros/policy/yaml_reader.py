@@ -44,13 +44,25 @@ class Value:
             self.refuse(f"'{text}' is not known; use one of: {', '.join(choices)}")
         return text
 
-    def as_number(self, above: float = -math.inf) -> float:
-        """Return a finite number greater than `above`."""
+    @property
+    def is_list(self) -> bool:
+        """Whether it is written as a list."""
+        return isinstance(self._node, yaml.SequenceNode)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it is written as a single value."""
+        return isinstance(self._node, yaml.ScalarNode)
+
+    def as_number(self, above: float = -math.inf, least: float = -math.inf) -> float:
+        """Return a finite number greater than `above`, and of at least `least`."""
         if self._tag() not in ("int", "float"):
             self.refuse(f"expected a number, found {self._shown()}; write numbers as 0.001 or 1.0e-3")
         number = float(self._parsed())
         if not math.isfinite(number) or number <= above:
             self.refuse(f"{self._node.value} is out of range; use a finite number above {above:g}")
+        if number < least:
+            self.refuse(f"{self._node.value} is out of range; use at least {least:g}")
         return number
 
     def as_count(self, least: int) -> int:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from flashrt_ros.policy.action_map import ActionMap
 from flashrt_ros.policy.capsule_info import read_info
 from flashrt_ros.policy.contract import Contract, load_contract
 from flashrt_ros.policy.loading import Policy, load_policy
@@ -132,7 +133,9 @@ class _Replayed:
         self._order_log(policy)
         records, times, start = self._log.records, self._log.times, self._log.times[0]
         capsules = Capsules(self._capsule_folders())
-        replay = Replay(policy, BagInputs(recording, policy.model.config.state_names), capsules, what_if)
+        config = policy.model.config
+        actions = ActionMap(self._contract.action, config.action_names)
+        replay = Replay(policy, BagInputs(recording, config.state_names), capsules, what_if, actions.rows)
         notes = []
         if job.start:
             begun, at, boundary = self._find_start()

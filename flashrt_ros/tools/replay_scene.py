@@ -14,7 +14,7 @@ from PIL import Image
 from flashrt_ros.policy.replay import Step
 from flashrt_ros.policy.replay_inputs import BagInputs
 from flashrt_ros.policy.replay_order import OrderedLog
-from flashrt_ros.policy.replay_record import STATE, Record
+from flashrt_ros.policy.replay_record import Record
 from flashrt_ros.policy.replay_recording import Recording
 from flashrt_ros.runtime.errors import FlashrtError
 from flashrt_ros.tools.replay_result import DIFFERENT, ChunkResult, Picture, TimelineEvent
@@ -54,12 +54,13 @@ def pictures(
             break
         observed = step.record if step.record.verb == "observe" else observed
     of = f"chunk {chunk.number}, the first that differs" if different else f"chunk {chunk.number}"
-    found = []
+    found, contract = [], recording.contract
+    views, state = [image.key for image in contract.observation.images], contract.observation.names
     for part in observed.inputs if observed is not None else ():
-        if part.key == STATE:
+        if part.key not in views:
             continue
         try:
-            pixels = BagInputs(recording, recording.contract.observation.state.joints).array(part)
+            pixels = BagInputs(recording, state).array(part)
         except FlashrtError as error:
             troubles.append(f"no picture of {part.key}: {error}")
             continue

@@ -12,7 +12,8 @@ import pytest
 
 from flashrt_ros.node.command_messages import command_message
 from flashrt_ros.node.stamps import from_nanoseconds, to_nanoseconds
-from flashrt_ros.policy.contract import COMMAND_TYPES, Action, Command, load_contract
+from flashrt_ros.policy.contract import load_contract
+from flashrt_ros.policy.contract_action import COMMAND_TYPES, Action, Command
 
 STAMP = 12_345_678_901
 TARGETS = np.linspace(0.0, 0.5, 6)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from flashrt_ros.policy.contract import Contract, load_contract
+from flashrt_ros.policy.contract_action import SafetyGroup
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 DEMO = Path(__file__).resolve().parents[2] / "config" / "demo_contract.yaml"
@@ -51,7 +52,7 @@ def load(tmp_path: Path, text: str) -> Contract:
 
 def test_a_contract_is_read_as_written(tmp_path: Path) -> None:
     contract = load(tmp_path, TEXT)
-    state, action = contract.observation.state, contract.action
+    (state,), action = contract.observation.state, contract.action
     assert [(source.key, source.qos) for source in contract.observation.images] == [
         ("front", "reliable"),
         ("wrist", "sensor_data"),
@@ -61,7 +62,8 @@ def test_a_contract_is_read_as_written(tmp_path: Path) -> None:
     assert (action.limits.low, action.limits.high) == ((-1.6, -0.9, 0.0), (1.6, 1.4, 2.5))
     assert action.limits.step == (0.1, 0.1, 0.15)
     assert (action.mode, action.period, action.start_tolerance, action.threshold) == ("delta", 100_000_000, 0.2, 4)
-    assert (action.command.topic, action.safety, contract.heartbeat_timeout) == ("joint_command", "hold", 0.5)
+    assert (action.command.topic, contract.heartbeat_timeout) == ("joint_command", 0.5)
+    assert action.safety == (SafetyGroup(action.joints, "hold"),)
     assert contract.lockstep is not None
     assert contract.lockstep.apply_after == 2
 

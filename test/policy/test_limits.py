@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flashrt_ros.policy.contract import Limits
+from flashrt_ros.policy.contract_action import Limits
 from flashrt_ros.policy.limits import Saturation
 
 

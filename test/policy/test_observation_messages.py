@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flashrt_ros.policy.observation_messages import checked_image, positions_of, rgb_of
+from flashrt_ros.policy.observation_messages import checked_image, joints_of, rgb_of
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (4, 5, 3), np.uint8)
@@ -63,7 +63,7 @@ def test_an_image_that_is_not_what_it_says_is_refused(message: Any, named: str) 
 
 def test_joints_are_selected_by_name() -> None:
     state = joints(["b", "spare", "a"], [2.0, 9.0, 1.0])
-    assert positions_of(state, ["a", "b"]).tolist() == [1.0, 2.0]
+    assert joints_of(state, ["a", "b"]).tolist() == [1.0, 2.0]
 
 
 @pytest.mark.parametrize(
@@ -79,4 +79,4 @@ def test_joints_are_selected_by_name() -> None:
 )
 def test_joints_that_are_not_whole_are_refused(names: list[str], positions: list[float], named: str) -> None:
     with pytest.raises(FlashrtError, match=named):
-        positions_of(joints(names, positions), ["a", "b"])
+        joints_of(joints(names, positions), ["a", "b"])

@@ -20,7 +20,8 @@ from sensor_msgs.msg import Image, JointState
 from flashrt_ros.node.parameters import Parameter, declare
 from flashrt_ros.node.qos import COMMAND, input_qos
 from flashrt_ros.node.run import run_node
-from flashrt_ros.policy.contract import ImageSource, load_contract
+from flashrt_ros.policy.contract import load_contract
+from flashrt_ros.policy.contract_observation import ImageSource
 
 _PARAMETERS = (
     Parameter("contract", "", "Path of the contract file whose topics are published."),
@@ -37,7 +38,7 @@ class BenchRobot(Node):
         super().__init__("robot")
         declare(self, _PARAMETERS)
         contract = load_contract(self.get_parameter("contract").value)
-        joints = contract.observation.state
+        (joints,) = contract.observation.state
         self._state = JointState(name=list(joints.joints), position=[0.0] * len(joints.joints))
         self._states = self.create_publisher(JointState, joints.topic, input_qos("reliable"))
         self.create_subscription(JointState, contract.action.command.topic, self._on_command, COMMAND)

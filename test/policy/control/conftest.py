@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,8 @@ import pytest
 
 from flashrt_ros.policy.contract import Contract, load_contract
 from flashrt_ros.policy.controller import Controller, ExecutedTick
-from flashrt_ros.policy.gate import GateState
+from flashrt_ros.policy.gate import Gate, GateState
+from flashrt_ros.policy.timed import TimedController
 
 PERIOD = 100_000_000
 JOINTS = ["a", "b"]
@@ -40,9 +43,14 @@ class Record:
     """Everything that a controller put out, in order."""
 
     log: list[Any] = field(default_factory=list)
+    safety_stamps: list[int] = field(default_factory=list)
 
     def command(self, stamp: int, positions: np.ndarray) -> None:
         self.log.append((stamp, positions.tolist()))
+
+    def safety(self, stamp: int, positions: np.ndarray) -> None:
+        self.log.append((stamp, positions.tolist()))
+        self.safety_stamps.append(stamp)
 
     def executed(self, tick: ExecutedTick) -> None:
         self.log.append(tick)
@@ -116,6 +124,39 @@ class Rig:
         self.controller.chunk(**(chunk | changed))
 
 
+class Timed:
+    """A rig with a timer."""
+
+    def __init__(self, rig: Rig, *, enabled: bool = True, exact_allowed: bool = False) -> None:
+        self.rig = rig
+        gate = Gate(epoch=0, enabled=enabled, dry_run=False, exact_allowed=exact_allowed, now=0)
+        self.controller = TimedController(rig.contract, rig.record, gate, lambda: rig.now)
+        rig.controller = self.controller
+        self.gate, self.record = gate, rig.record
+        self.controller.activate()
+        rig.hold_epoch(1)
+
+    def tick(self, count: int = 1, *, a: float | None = 0.0) -> None:
+        """Let periods pass; `a`: the measured joint, None: nothing is measured."""
+        for _ in range(count):
+            self.rig.now += PERIOD
+            if a is not None:
+                self.rig.measure(a)
+            self.controller.tick()
+
+    def start(self, epoch: int = 1, step_limit: int = 0) -> None:
+        """Run an epoch up to its first row."""
+        self.rig.run_epoch(epoch, step_limit)
+        self.tick()
+        self.rig.plan(0.0)
+        self.tick()
+        assert self.gate.open
+        assert self.record.gates[-1] == self.gate.state
+
+    def token(self) -> str:
+        return self.record.gates[-1].reason.partition(":")[0]
+
+
 @pytest.fixture
 def contract_text() -> str:
     return CONTRACT
@@ -132,3 +173,15 @@ def contract(tmp_path: Path) -> Contract:
 def rig(contract: Contract) -> Rig:
     """The test adds a controller."""
     return Rig(contract)
+
+
+@pytest.fixture
+def robot(rig: Rig) -> Timed:
+    """A rig with a timer."""
+    return Timed(rig)
+
+
+@pytest.fixture
+def timed(rig: Rig) -> Callable[..., Timed]:
+    """`timed(enabled=True, exact_allowed=False)` makes a rig with a timer."""
+    return functools.partial(Timed, rig)

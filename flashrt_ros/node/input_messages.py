@@ -1,0 +1,30 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The message classes that a contract can observe, and when a message was taken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from geometry_msgs.msg import Pose, PoseStamped, Wrench, WrenchStamped
+from sensor_msgs.msg import CompressedImage, Image, JointState
+from std_msgs.msg import Float64MultiArray, String
+
+from flashrt_ros.node.stamps import to_nanoseconds
+
+INPUT_TYPES: dict[str, type] = {
+    "sensor_msgs/msg/Image": Image,
+    "sensor_msgs/msg/CompressedImage": CompressedImage,
+    "sensor_msgs/msg/JointState": JointState,
+    "std_msgs/msg/Float64MultiArray": Float64MultiArray,
+    "std_msgs/msg/String": String,
+    "geometry_msgs/msg/Pose": Pose,
+    "geometry_msgs/msg/PoseStamped": PoseStamped,
+    "geometry_msgs/msg/Wrench": Wrench,
+    "geometry_msgs/msg/WrenchStamped": WrenchStamped,
+}
+
+
+def stamp_of(source: str, message: Any, now: int) -> int:
+    """Return the header's stamp, or `now` where a source is taken by the time of its receipt ("receive"); ns."""
+    return to_nanoseconds(message.header.stamp) if source == "header" else now
