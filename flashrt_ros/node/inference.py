@@ -17,7 +17,7 @@ from flashrt_ros.node.device_thread import DeviceThread
 from flashrt_ros.node.durations import Durations
 from flashrt_ros.node.executor_bridge import ExecutorBridge
 from flashrt_ros.node.interfaces import msg
-from flashrt_ros.node.observer import Observer
+from flashrt_ros.node.observer import Observer, UnreadableError
 from flashrt_ros.node.stamps import to_nanoseconds
 from flashrt_ros.policy.observation_buffer import Parts
 from flashrt_ros.policy.session import Chunk, Session
@@ -155,14 +155,14 @@ class Inference:
         except FlashrtError as error:
             self.lacking = str(error)
             return
-        self._wanted, self.lacking = None, ""
-        self._begin(self._epoch, parts)
+        wanted, self._wanted, self.lacking = self._wanted, None, ""
+        self._begin(self._epoch, wanted, parts)
 
-    def _begin(self, epoch: int, parts: Parts) -> None:
+    def _begin(self, epoch: int, wanted: int, parts: Parts) -> None:
         self._computing = epoch
         began = time.monotonic()
         future = self._device.submit(lambda: self._compute(parts))
-        future.add_done_callback(lambda done: self._bridge.post(lambda: self._finish(epoch, began, done)))
+        future.add_done_callback(lambda done: self._bridge.post(lambda: self._finish(epoch, wanted, began, done)))
 
     def _compute(self, parts: Parts) -> Inferred:
         """Run on the device thread."""
@@ -170,13 +170,17 @@ class Inference:
         note = self._session.observe(observation).note
         return Inferred(self._session.act(), observation.stamp, note=note)
 
-    def _finish(self, epoch: int, began: float, done: concurrent.futures.Future[Inferred]) -> None:
+    def _finish(self, epoch: int, wanted: int, began: float, done: concurrent.futures.Future[Inferred]) -> None:
         self._computing = None
         error = None if done.cancelled() else done.exception()
         finished = error is None and not done.cancelled()
         if epoch == self._epoch and finished:
             self.times.add(time.monotonic() - began)
             self._send(done.result())
+        elif epoch == self._epoch and isinstance(error, UnreadableError):
+            # The next image may be whole: one that arrived broken is a reason to wait, not to end the run.
+            self._observer.buffer.take_back(error.key, error.stamp, str(error))
+            self._wanted = wanted
         elif epoch == self._epoch and isinstance(error, FlashrtError):
             self._on_failure(error)
         elif finished:

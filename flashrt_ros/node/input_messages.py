@@ -11,6 +11,8 @@ from sensor_msgs.msg import CompressedImage, Image, JointState
 from std_msgs.msg import Float64MultiArray, String
 
 from flashrt_ros.node.stamps import to_nanoseconds
+from flashrt_ros.policy.contract_observation import IMAGE_TYPES
+from flashrt_ros.policy.image_messages import MAX_PIXELS
 
 INPUT_TYPES: dict[str, type] = {
     "sensor_msgs/msg/Image": Image,
@@ -23,6 +25,14 @@ INPUT_TYPES: dict[str, type] = {
     "geometry_msgs/msg/Wrench": Wrench,
     "geometry_msgs/msg/WrenchStamped": WrenchStamped,
 }
+
+_IMAGE_BYTES = 4 * MAX_PIXELS + 4096
+_NUMBERS_BYTES = 1 << 20
+
+
+def size_limit(kind: str) -> int:
+    """Bytes that a serialised message of a type may have."""
+    return _IMAGE_BYTES if kind in IMAGE_TYPES else _NUMBERS_BYTES
 
 
 def stamp_of(source: str, message: Any, now: int) -> int:

@@ -9,19 +9,31 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rclpy.clock import JumpThreshold
+from rclpy.duration import Duration
 from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.node import Node
 from rclpy.serialization import deserialize_message
 
 from flashrt_ros.node import qos
-from flashrt_ros.node.input_messages import INPUT_TYPES, stamp_of
+from flashrt_ros.node.input_messages import INPUT_TYPES, size_limit, stamp_of
 from flashrt_ros.policy.contract import Contract
 from flashrt_ros.policy.contract_observation import ImageSource, StateSource
-from flashrt_ros.policy.observation_buffer import ObservationBuffer, Part, Parts
-from flashrt_ros.policy.observation_messages import checked_image, rgb_of
+from flashrt_ros.policy.image_messages import ImageReader
+from flashrt_ros.policy.observation_buffer import ObservationBuffer, Parts
 from flashrt_ros.policy.processing import Observation
 from flashrt_ros.policy.state_layout import StateLayout, StatePart
-from flashrt_ros.runtime.errors import FlashrtError
+from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+
+_JUMP = JumpThreshold(min_forward=Duration(seconds=1), min_backward=Duration(nanoseconds=-1), on_clock_change=True)
+
+
+class UnreadableError(FlashrtError):
+    """A part of an observation shows only when it is used that it cannot be: its key, and its stamp (ns)."""
+
+    def __init__(self, key: str, stamp: int, why: str) -> None:
+        super().__init__(ErrorCode.BAD_OBSERVATION, f"{key}: {why}")
+        self.key, self.stamp = key, stamp
 
 
 class Observer:
@@ -33,7 +45,7 @@ class Observer:
         contract: Contract,
         names: Sequence[str],
         on_update: Callable[[], None],
-        keep: Callable[[str, bytes], None],
+        keep: Callable[[str, bytes, int], None],
     ) -> None:
         """Subscribe.
 
@@ -42,20 +54,22 @@ class Observer:
             contract: what is observed.
             names: of the state's numbers in the order that the policy takes them.
             on_update: called after each message.
-            keep: gets topic and serialised message of all that comes.
+            keep: gets topic, serialised message and stamp (ns) of all that comes.
         """
         self._node = node
         self._layout = StateLayout(contract.observation, names)
         self._on_update = on_update
         self._keep = keep
         self._measured: dict[str, NDArray[np.float64]] = {}
-        images, state = contract.observation.images, contract.observation.state
-        self.buffer = ObservationBuffer(
-            Part(source.key, source.topic, round(source.max_age * 1e9)) for source in (*images, *state)
-        )
+        observed = contract.observation
+        self.buffer = ObservationBuffer.of(observed)
+        self.clock_jumps = 0
+        self._images = {source.key: ImageReader(source) for source in observed.images}
+        self._kept: set[str] = set()
+        self._subscriptions = [self._subscribe(source, self._images[source.key].checked) for source in observed.images]
         parts = self._layout.parts.values()
-        self._subscriptions = [self._subscribe(source, checked_image) for source in images]
         self._subscriptions += [self._subscribe(part.source, self._reader(part)) for part in parts]
+        self._jumps = node.get_clock().create_jump_callback(_JUMP, post_callback=self._on_clock_jump)
 
     @property
     def measured(self) -> tuple[float, ...] | None:
@@ -73,15 +87,26 @@ class Observer:
         return self.buffer.at(stamp, after)
 
     def assemble(self, parts: Parts) -> Observation:
-        """Convert the parts to what a session takes; on any thread. Its stamp is that of the oldest part."""
+        """Decode and convert the parts to what a session takes; on any thread. Its stamp is that of the oldest part.
+
+        Raises:
+            UnreadableError: an image cannot be decoded.
+        """
         places = self._layout.places
-        images = {key: rgb_of(value) for key, (_, value) in parts.items() if key not in places}
+        images = {}
+        for key, reader in self._images.items():
+            stamp, message = parts[key]
+            try:
+                images[key] = reader.pixels(message)
+            except FlashrtError as error:
+                raise UnreadableError(key, stamp, str(error)) from error
         stamps = {key: stamp for key, (stamp, _) in parts.items()}
         state = self._layout.join({key: parts[key][1] for key in places})
         return Observation(images, state, min(stamps.values()), stamps, places)
 
     def destroy(self) -> None:
         """Remove the subscriptions."""
+        self._jumps.unregister()
         for subscription in self._subscriptions:
             self._node.destroy_subscription(subscription)
 
@@ -89,13 +114,17 @@ class Observer:
         return int(self._node.get_clock().now().nanoseconds)
 
     def _subscribe(self, source: ImageSource | StateSource, read: Callable[[Any], Any]) -> Any:
-        kind = INPUT_TYPES[source.type]
+        kind, limit = INPUT_TYPES[source.type], size_limit(source.type)
 
         def take(raw: bytes) -> None:
-            self._keep(subscription.topic_name, raw)
-            message = deserialize_message(raw, kind)
             try:
-                self.buffer.add(source.key, stamp_of(source.stamp, message, self._now()), read(message))
+                if len(raw) > limit:
+                    raise _bad(f"{len(raw)} bytes; {limit} at most are taken")
+                message = deserialize_message(raw, kind)
+                stamp = stamp_of(source.stamp, message, self._now())
+                if first:
+                    self._keep(subscription.topic_name, raw, stamp)
+                self.buffer.add(source.key, stamp, read(message))
             except FlashrtError as error:
                 self.buffer.refuse(source.key, str(error))
             self._on_update()
@@ -108,7 +137,13 @@ class Observer:
             event_callbacks=SubscriptionEventCallbacks(),  # logs a publisher whose QoS or type does not fit
             raw=True,
         )
+        first = subscription.topic_name not in self._kept
+        self._kept.add(subscription.topic_name)
         return subscription
+
+    def _on_clock_jump(self, jump: object) -> None:
+        self.clock_jumps += 1
+        self.buffer.time_jumped(self._now())
 
     def _reader(self, part: StatePart) -> Callable[[Any], NDArray[np.float64]]:
         def read(message: Any) -> NDArray[np.float64]:
@@ -116,3 +151,7 @@ class Observer:
             return numbers
 
         return read
+
+
+def _bad(message: str) -> FlashrtError:
+    return FlashrtError(ErrorCode.BAD_OBSERVATION, message)

@@ -29,7 +29,6 @@ from flashrt_ros.policy.action_map import ActionMap
 from flashrt_ros.policy.contract import Contract
 from flashrt_ros.policy.loading import Policy
 from flashrt_ros.policy.replay_record import Done, Record, array_sha256, inputs_of
-from flashrt_ros.policy.replay_recording import header_stamp
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 _TAIL = 1.0
@@ -121,15 +120,14 @@ class Recorder:
         """Whether the session shall hand over its state; on the device thread."""
         return self._ring is not None and self._ring.state_wanted()
 
-    def observed(self, topic: str, raw: bytes) -> None:
-        """Take an observed message."""
+    def observed(self, topic: str, raw: bytes, stamp: int) -> None:
+        """Take an observed message and its stamp (ns)."""
         if self._ring is None:
             return
-        stamp = header_stamp(raw) if topic in self._images.values() else None
-        if stamp is None:
-            self._ring.add(self._time(), topic, raw)
-        else:
+        if topic in self._images.values():
             self._ring.add_image(self._time(), topic, stamp, raw)
+        else:
+            self._ring.add(self._time(), topic, raw)
 
     # ---- incidents ----
 

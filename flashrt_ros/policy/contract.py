@@ -74,7 +74,7 @@ def _lockstep(value: Value | None, observation: Observation, action: Action) -> 
         value.refuse("the robot waits for the command of each tick; use action.command.handover: point")
     if action.strategy != "async":
         value.refuse(f"has its own fixed delay, apply_after; take action.strategy {action.strategy} out")
-    for source in (*observation.images, *observation.state):
+    for source in observation.sources:
         if source.stamp != "header" or source.align != "hold":
             value.refuse(
                 f"an observation is what is stamped with a tick's time, and {source.topic} is taken by stamp "

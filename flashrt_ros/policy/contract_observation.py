@@ -119,6 +119,11 @@ class Observation:
     text: TextSource | None = None
 
     @property
+    def sources(self) -> tuple[ImageSource | StateSource, ...]:
+        """All parts of an observation, the cameras first."""
+        return (*self.images, *self.state)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Of the state's numbers, as the checkpoint has them."""
         return tuple(name for source in self.state for name in source.names)
@@ -126,7 +131,7 @@ class Observation:
     @property
     def max_age(self) -> float:
         """Seconds that the oldest part of an observation may be old when it is made."""
-        return max(source.max_age for source in (*self.state, *self.images))
+        return max(source.max_age for source in self.sources)
 
     @property
     def joint_sources(self) -> tuple[StateSource, ...]:

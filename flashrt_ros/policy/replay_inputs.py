@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
-from flashrt_ros.policy.observation_messages import checked_image, rgb_of
+from flashrt_ros.policy.image_messages import ImageReader
 from flashrt_ros.policy.processing import Observation
 from flashrt_ros.policy.replay_record import Input, Record, array_sha256
 from flashrt_ros.policy.replay_recording import Part, Recording, header_stamp
@@ -22,7 +23,9 @@ class BagInputs:
     def __init__(self, recording: Recording, names: Sequence[str]) -> None:
         """`names`: of the state's numbers, in the checkpoint's order."""
         self._recording = recording
-        self._layout = StateLayout(recording.contract.observation, names)
+        observed = recording.contract.observation
+        self._layout = StateLayout(observed, names)
+        self._images = {source.key: ImageReader(source) for source in observed.images}
 
     def observation(self, record: Record) -> Observation:
         """What an `observe` took.
@@ -53,13 +56,23 @@ class BagInputs:
         raise _bad(f"{at} is not what was observed then" if found else f"{at} is not in the bag")
 
     def _arrays(self, part: Part, stamp: int) -> Iterator[np.ndarray]:
-        """Those of each message of that stamp; a robot may show an instant more than once."""
-        bag, state = self._recording.bag, self._layout.parts.get(part.key)
-        for time in part.times.get(stamp, ()):
+        """Those of each message of that stamp; a robot may show an instant more than once.
+
+        The recorder and the node receive a message at times of their own: where its stamp is that of its receipt, all
+        are tried, the nearest first.
+        """
+        bag = self._recording.bag
+        near = sorted(part.times, key=lambda held: abs(held - stamp)) if part.received else [stamp]
+        for time in (time for held in near for time in part.times.get(held, ())):
             for _, _, raw in bag.messages([part.topic], time, time + 1):
-                if header_stamp(raw) == stamp:
-                    message = bag.decode(part.topic, raw)
-                    yield rgb_of(checked_image(message)) if state is None else state.read(message)
+                if part.received or header_stamp(raw) == stamp:
+                    yield self._read(part.key, bag.decode(part.topic, raw))
+
+    def _read(self, key: str, message: Any) -> np.ndarray:
+        if key in self._layout.parts:
+            return self._layout.parts[key].read(message)
+        reader = self._images[key]
+        return reader.pixels(reader.checked(message))
 
 
 def _bad(message: str) -> FlashrtError:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from flashrt_ros.policy.observation_buffer import ObservationBuffer, Parts
-from flashrt_ros.policy.observation_buffer import Part as BufferedPart
 from flashrt_ros.policy.replay_record import Input, Record, array_sha256
 from flashrt_ros.policy.replay_recording import Recording, actions_of, stamp_of
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
@@ -69,11 +68,7 @@ def log_by_time(recording: Recording, instruction: str, seed: int, period: int) 
         FlashrtError: BAD_OBSERVATION, there is no whole observation; its message says what lacks.
     """
     log, numbers = OrderedLog(), count(1)
-    observed = recording.contract.observation
-    ages = {source.key: source.max_age for source in (*observed.images, *observed.state)}
-    buffer = ObservationBuffer(
-        BufferedPart(key, part.topic, round(ages[key] * 1e9)) for key, part in recording.parts.items()
-    )
+    buffer = ObservationBuffer.of(recording.contract.observation)
     arrivals = sorted((stamp, key) for key, part in recording.parts.items() for stamp in part.times)
     due, lacking = None, "the bag has no message of it"
     for index, (stamp, key) in enumerate(arrivals):

@@ -32,10 +32,14 @@ class Timed:
 
 @dataclass(slots=True)
 class Part:
-    """An observed topic: when the messages of each stamp were recorded (ns), the stamps in the order of recording."""
+    """An input: when the messages of each stamp were recorded (ns), the stamps in the order of recording.
+
+    `received`: its stamp is the time of its receipt, for which the time of recording stands.
+    """
 
     key: str
     topic: str
+    received: bool = False
     times: dict[int, list[int]] = field(default_factory=dict)
     went_back: int = 0
 
@@ -70,7 +74,7 @@ def read_recording(bag: Bag, contract: Contract) -> Recording:
         FlashrtError: BAD_CONTRACT, an observed topic is not there or is of another type; DAMAGED.
     """
     parts = _parts(bag, contract)
-    topics = {part.topic: part for part in parts.values()}
+    topics = {part.topic: [other for other in parts.values() if other.topic == part.topic] for part in parts.values()}
     command = _find(bag, contract.action.command.topic)
     ours = {topic: name for topic, kind in bag.types.items() if (name := _our_name(kind))}
     found = Recording(
@@ -78,7 +82,8 @@ def read_recording(bag: Bag, contract: Contract) -> Recording:
     )
     for topic, time, raw in bag.messages([*topics, *ours, *([command] if command else [])]):
         if topic in topics:
-            _note_stamp(topics[topic], time, raw)
+            for part in topics[topic]:
+                _note_stamp(part, time, raw)
         elif topic == command:
             found.commands.append(Timed(time, bag.decode(topic, raw)))
         elif ours[topic] == _OURS[0]:
@@ -133,18 +138,15 @@ def _our_name(kind: str) -> str:
 
 
 def _parts(bag: Bag, contract: Contract) -> dict[str, Part]:
-    observed = contract.observation
-    wanted = [(image.key, image.topic, image.type) for image in observed.images]
-    wanted += [(source.key, source.topic, source.type) for source in observed.state]
     parts, lacking = {}, []
-    for key, topic, kind in wanted:
-        name = _find(bag, topic)
+    for source in contract.observation.sources:
+        key, name = source.key, _find(bag, source.topic)
         if not name:
-            lacking.append(f"{key}: there is no topic {topic}")
-        elif bag.types[name] != kind:
-            lacking.append(f"{key}: {name} is of type {bag.types[name]}, the contract says {kind}")
+            lacking.append(f"{key}: there is no topic {source.topic}")
+        elif bag.types[name] != source.type:
+            lacking.append(f"{key}: {name} is of type {bag.types[name]}, the contract says {source.type}")
         else:
-            parts[key] = Part(key, name)
+            parts[key] = Part(key, name, source.stamp == "receive")
     if lacking:
         raise FlashrtError(
             ErrorCode.BAD_CONTRACT,
@@ -164,7 +166,7 @@ def _find(bag: Bag, topic: str) -> str:
 
 
 def _note_stamp(part: Part, time: int, raw: bytes) -> None:
-    stamp = header_stamp(raw)
+    stamp = time if part.received else header_stamp(raw)
     if stamp is None:
         raise FlashrtError(ErrorCode.DAMAGED, f"a message of {part.topic} has {len(raw)} bytes, and no header")
     newest = next(reversed(part.times), stamp)
