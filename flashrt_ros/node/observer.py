@@ -14,8 +14,10 @@ from rclpy.duration import Duration
 from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.node import Node
 from rclpy.serialization import deserialize_message
+from sensor_msgs.msg import Image
 
 from flashrt_ros.node import qos
+from flashrt_ros.node.image_view import view_image
 from flashrt_ros.node.input_messages import INPUT_TYPES, size_limit, stamp_of
 from flashrt_ros.policy.contract import Contract
 from flashrt_ros.policy.contract_observation import ImageSource, StateSource
@@ -120,7 +122,7 @@ class Observer:
             try:
                 if len(raw) > limit:
                     raise _bad(f"{len(raw)} bytes; {limit} at most are taken")
-                message = deserialize_message(raw, kind)
+                message = view_image(raw) if kind is Image else deserialize_message(raw, kind)
                 stamp = stamp_of(source.stamp, message, self._now())
                 if first:
                     self._keep(subscription.topic_name, raw, stamp)

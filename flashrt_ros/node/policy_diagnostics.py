@@ -7,6 +7,7 @@ OK: as it should be. WARN: degraded. ERROR: it cannot go on by itself. STALE: in
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
@@ -22,7 +23,7 @@ _NO_OBSERVATION = 0.5
 
 
 class PolicyDiagnostics:
-    """One status each for state, inference, capsules and every input."""
+    """One status each for state, inference, capsules, process and every input."""
 
     def __init__(self, node: Node, control: PolicyControl) -> None:
         self.queue_depth = 0
@@ -36,7 +37,7 @@ class PolicyDiagnostics:
         """Report; `mind` is None where nothing is configured."""
         report = DiagnosticArray(status=[self._state(last_restore)])
         if mind is not None:
-            report.status += [self._inference(mind), self._capsules(mind)]
+            report.status += [self._inference(mind), self._capsules(mind), self._process(mind)]
             report.status += [self._input(part) for part in mind.observer.buffer.parts.values()]
         report.header.stamp = self._node.get_clock().now().to_msg()
         self._publisher.publish(report)
@@ -79,6 +80,10 @@ class PolicyDiagnostics:
         }
         level = DiagnosticStatus.WARN if trouble else DiagnosticStatus.OK
         return self._status("capsules", level, trouble or "safe on the disk, or on the way there", values)
+
+    def _process(self, mind: Mind) -> DiagnosticStatus:
+        values = {"cpu, s": f"{time.process_time():.3f}", "cpu of inference, s": f"{mind.device.cpu_seconds():.3f}"}
+        return self._status("process", DiagnosticStatus.OK, "processor time since the start", values)
 
     def _input(self, part: Part) -> DiagnosticStatus:
         now = self._node.get_clock().now().nanoseconds
