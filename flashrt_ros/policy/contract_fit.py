@@ -14,15 +14,30 @@ from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 def check_fit(contract: Contract, config: HybridConfig) -> None:
     """Raise BAD_CONTRACT unless the contract gives what the policy takes, and takes what it gives."""
+    found = misfits(contract, config)
+    if found:
+        raise FlashrtError(ErrorCode.BAD_CONTRACT, f"{contract.file}: {'; '.join(found)}")
+
+
+def misfits(contract: Contract, config: HybridConfig) -> list[str]:
+    """Say in what a contract and a checkpoint do not fit each other; empty: they do."""
     pairs: list[tuple[str, Sequence[str], Sequence[str]]] = [
         ("observation.images", [image.key for image in contract.observation.images], config.views),
         ("observation.state", contract.observation.names, config.state_names),
         ("action.mode", [contract.action.mode], [config.action_mode]),
     ]
-    for key, given, wanted in pairs:
-        if sorted(given) != sorted(wanted):
-            raise FlashrtError(
-                ErrorCode.BAD_CONTRACT,
-                f"{contract.file}: {key} is {', '.join(given)}; the checkpoint {config.name} has {', '.join(wanted)}",
-            )
-    ActionMap(contract.action, config.action_names)
+    found = [_misfit(*pair, config.name) for pair in pairs]
+    try:
+        ActionMap(contract.action, config.action_names)
+    except FlashrtError as error:
+        found.append(str(error))
+    return [text for text in found if text]
+
+
+def _misfit(key: str, given: Sequence[str], wanted: Sequence[str], name: str) -> str:
+    if sorted(given) == sorted(wanted):
+        return ""
+    missing = [each for each in wanted if each not in given]
+    extra = [each for each in given if each not in wanted]
+    differences = [f"lacks {', '.join(missing)}"] * bool(missing) + [f"has {', '.join(extra)} besides"] * bool(extra)
+    return f"{key} is {', '.join(given)}; the checkpoint {name} has {', '.join(wanted)}: it {' and '.join(differences)}"

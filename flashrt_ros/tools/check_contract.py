@@ -1,0 +1,121 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Checks a contract without a robot, and whether a checkpoint fits it.
+
+Exit code 0: good. 1: it is not, or does not fit the checkpoint; what is wrong is named. 2: it could not be checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from flashrt_ros.models.config import HybridConfig, read_config, read_json
+from flashrt_ros.policy.action_map import ActionMap
+from flashrt_ros.policy.contract import Contract, load_contract
+from flashrt_ros.policy.contract_fit import misfits
+from flashrt_ros.policy.normalise import Normaliser
+from flashrt_ros.runtime.errors import FlashrtError
+from flashrt_ros.tools.contract_tables import expected, overview
+
+_GOOD, _BAD, _UNCHECKED = 0, 1, 2
+_WIDTH_OF_A_PIPE = 160
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; 0 if the contract is good."""
+    description, _, codes = (__doc__ or "").partition("\n\n")
+    parser = argparse.ArgumentParser(prog="check_contract", description=description, epilog=codes)
+    parser.add_argument("file", type=Path, metavar="FILE", help="the contract")
+    parser.add_argument("--checkpoint", type=Path, metavar="PATH", help="the policy's folder")
+    options = parser.parse_args(arguments)
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE, highlight=False)
+
+    def say(text: str, style: str = "") -> None:
+        console.print(text, style=style, markup=False, soft_wrap=True)
+
+    if not options.file.is_file():
+        say(f"check_contract: {options.file}: there is no such file", "red")
+        return _UNCHECKED
+    try:
+        contract = load_contract(options.file)
+    except FlashrtError as error:
+        say(f"{error.code.name}: {error}", "red")
+        return _BAD
+    console.print(overview(contract))
+    for caution in cautions(contract):
+        say(f"note: {caution}", "yellow")
+    troubles: list[str] = []
+    if options.checkpoint is not None:
+        try:
+            config = read_config(read_json(options.checkpoint / "config.json"))
+        except FlashrtError as error:
+            say(f"check_contract: {error.code.name}: {error}", "red")
+            return _UNCHECKED
+        console.print(expected(config))
+        troubles, cautious = check_checkpoint(contract, config, options.checkpoint)
+        for caution in cautious:
+            say(f"note: {caution}", "yellow")
+        for trouble in troubles:
+            say(trouble, "red")
+    fits = f" and fits {options.checkpoint}" if options.checkpoint is not None else ""
+    say(f"{options.file} does not fit {options.checkpoint}" if troubles else f"{options.file} is good{fits}")
+    return _BAD if troubles else _GOOD
+
+
+def cautions(contract: Contract) -> list[str]:
+    """What is allowed, and yet worth knowing before a robot moves."""
+    action, found = contract.action, []
+    if not contract.controller_timeout and contract.lockstep is None:
+        found.append(
+            "controller_timeout is 0: nothing stops the robot if command_node dies; let its controller do so, and say "
+            "after how long"
+        )
+    if action.command.type.endswith("Float64MultiArray"):
+        found.append(f"{action.command.topic} has no names: its controller's joints must be {', '.join(action.joints)}")
+    released = [joint for group in action.safety if group.action == "release" for joint in group.joints]
+    if released:
+        found.append(f"{', '.join(released)} get no command when the gate closes: they must stop by themselves")
+    return found
+
+
+def check_checkpoint(contract: Contract, config: HybridConfig, folder: Path) -> tuple[list[str], list[str]]:
+    """Return what does not fit, and what is worth knowing."""
+    troubles = misfits(contract, config)
+    notes: list[str] = []
+    try:
+        statistics = Normaliser.load(folder, config.normalisation, config.state_names, config.action_names)
+    except FlashrtError as error:
+        return [*troubles, f"{error.code.name}: {error}"], notes
+    horizon, action = config.head.horizon, contract.action
+    if action.threshold >= horizon:
+        notes.append(
+            f"action.threshold {action.threshold} is not below the checkpoint's horizon of {horizon} rows: every tick "
+            "asks for an inference"
+        )
+    if not troubles and action.mode == "absolute":
+        middle = statistics.unnormalise_actions(np.zeros((1, config.action_dim), np.float32))
+        notes += _outside(contract, ActionMap(action, config.action_names), middle)
+    return troubles, notes
+
+
+def _outside(contract: Contract, actions: ActionMap, middle: np.ndarray) -> list[str]:
+    """Joints whose limits exclude what the policy does on average: a sign of other units."""
+    limits, joints, notes = contract.action.limits, contract.action.joints, []
+    for joint, value in zip(actions.joints, actions.rows(middle)[0], strict=True):
+        low, high = limits.low[joints.index(joint)], limits.high[joints.index(joint)]
+        if not low <= value <= high:
+            notes.append(
+                f"{joint}: the middle of the checkpoint's actions is {value:.4g}, outside the limits [{low:g}, "
+                f"{high:g}]; are its units those of the contract (convert)?"
+            )
+    return notes
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

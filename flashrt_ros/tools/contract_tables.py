@@ -1,0 +1,108 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the command `check_contract` prints for people."""
+
+from __future__ import annotations
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from flashrt_ros.models.config import HybridConfig
+from flashrt_ros.policy.contract import Contract
+from flashrt_ros.policy.contract_action import Action
+from flashrt_ros.policy.contract_keys import Conversion
+from flashrt_ros.policy.contract_observation import ImageSource, StateSource
+
+
+def overview(contract: Contract) -> RenderableType:
+    """What is observed and what is commanded."""
+    observed, action = contract.observation, contract.action
+    inputs = Table(box=SIMPLE_HEAD)
+    for title in ("observed", "topic", "type", "qos", "max age", "align", "stamp", "what"):
+        inputs.add_column(title, overflow="fold")
+    for source in observed.sources:
+        what = _pixels(source) if isinstance(source, ImageSource) else _numbers(source)
+        kind = source.type.rpartition("/")[2]
+        inputs.add_row(
+            source.key, source.topic, kind, source.qos, f"{source.max_age:g} s", source.align, source.stamp, what
+        )
+    if observed.text is not None:
+        text = observed.text
+        inputs.add_row("text", text.topic, text.type.rpartition("/")[2], text.qos, "", "", "receive", "the instruction")
+    joints = Table("commanded", "from", "to", "a tick", "a second", "policy's value", "on trouble", box=SIMPLE_HEAD)
+    limits = action.limits
+    for index, joint in enumerate(action.joints):
+        step = limits.step[index]
+        joints.add_row(
+            joint,
+            f"{limits.low[index]:g}",
+            f"{limits.high[index]:g}",
+            f"{step:.4g}",
+            f"{step * action.rate:.4g}",
+            _conversion(action.conversions[index]) or "the same",
+            _on_trouble(action, joint),
+        )
+    facts = Table(show_header=False, box=SIMPLE_HEAD)
+    for name, value in _facts(contract):
+        facts.add_row(name, value)
+    return Group(inputs, joints, facts)
+
+
+def expected(config: HybridConfig) -> RenderableType:
+    """What a checkpoint takes and gives."""
+    facts = Table(show_header=False, box=SIMPLE_HEAD, title=f"checkpoint {config.name}", title_justify="left")
+    facts.add_row("views", ", ".join(config.views))
+    facts.add_row(f"state ({config.state_dim})", ", ".join(config.state_names))
+    facts.add_row(f"actions ({config.action_dim})", ", ".join(config.action_names))
+    facts.add_row("mode", config.action_mode)
+    facts.add_row("horizon", f"{config.head.horizon} rows")
+    facts.add_row("statistics", config.normalisation)
+    return facts
+
+
+def _facts(contract: Contract) -> list[tuple[str, str]]:
+    action, command = contract.action, contract.action.command
+    handover = "a point a tick"
+    if command.handover == "trajectory":
+        handover = f"trajectories of {command.max_handover:g} s at most"
+    outputs = "all" if action.outputs is None else f"{action.outputs[0]} to {action.outputs[1] - 1}"
+    controller = f"{contract.controller_timeout:g} s" if contract.controller_timeout else "never"
+    facts = [
+        ("command", f"{command.topic}, {command.type.rpartition('/')[2]}, {handover}"),
+        ("rate", f"{action.rate:g} Hz"),
+        ("actions", f"{action.mode}, {action.strategy}, outputs: {outputs}"),
+        ("an inference starts at", f"{action.threshold} rows left"),
+        ("start tolerance", f"{action.start_tolerance:g}"),
+        ("policy silent", f"held after {contract.heartbeat_timeout:g} s"),
+        ("command_node dead", f"its controller stops the robot after: {controller}"),
+    ]
+    if contract.lockstep is not None:
+        facts.append(("lockstep", f"chunks apply {contract.lockstep.apply_after} ticks after their observation"))
+    return facts
+
+
+def _pixels(source: ImageSource) -> str:
+    if source.depth_range is None:
+        return "colour"
+    near, far = source.depth_range
+    return f"depth, {near:g} to {far:g} m"
+
+
+def _numbers(source: StateSource) -> str:
+    rows = zip(source.names, source.joints, source.conversions, strict=True)
+    return ", ".join(
+        " ".join(part for part in (name, f"({field})" if field != name else "", _conversion(conversion)) if part)
+        for name, field, conversion in rows
+    )
+
+
+def _conversion(conversion: Conversion) -> str:
+    if conversion == Conversion():
+        return ""
+    return f"x {conversion.scale:.6g}" + (f" {conversion.offset:+.6g}" if conversion.offset else "")
+
+
+def _on_trouble(action: Action, joint: str) -> str:
+    group = next(group for group in action.safety if joint in group.joints)
+    return group.action if group.timeout is None else f"{group.action}, {group.timeout:g} s at most"
