@@ -38,21 +38,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default=_SLACK,
         help="seconds by which a busy machine may miss a bound (default: %(default)s)",
     )
+    parser.add_argument("--folder", type=Path, help="keep logs and capsules in this folder")
     parser.add_argument("--json", type=Path, help="write the outcome to this file too")
     options = parser.parse_args(arguments)
     if options.minutes <= 0.0:
         parser.error(f"--minutes {options.minutes:g}: give more than 0")
     console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.folder or Path(temporary)
         try:
-            with console.status("starting the nodes") as status, Rig(Path(folder)) as rig:
+            with console.status("starting the nodes") as status, Rig(folder) as rig:
                 outcome = soak(rig, 60.0 * options.minutes, options.seed, options.slack, status.update)
         except (ProcessEndedError, StuckError) as error:
-            _show_logs(console, Path(folder, "logs"))
+            _show_logs(console, folder / "logs")
             console.print(f"[bold red]the soak has ended early[/]: {escape(str(error))}")
             return 1
         if not outcome.holds:
-            _show_logs(console, Path(folder, "logs"))
+            _show_logs(console, folder / "logs")
     console.print(table(outcome, options.seed))
     for line in summary(outcome):
         console.print(line, markup=False)

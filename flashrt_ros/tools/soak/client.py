@@ -65,12 +65,12 @@ def _prepare(node: Node, what: str) -> Callable[[], Any]:
         goals = ActionClient(node, action.RunPolicy, "policy/run_policy")
         goals.wait_for_server(_PATIENCE)
         return lambda: goals.send_goal_async(action.RunPolicy.Goal(instruction="of one that is gone"))
-    kind, request = {
-        "snapshot": (srv.Snapshot, srv.Snapshot.Request(name=f"victim_{os.getpid()}")),
-        "restore": (srv.Restore, srv.Restore.Request(name=ANCHOR)),
+    refused, request = {
+        "snapshot": (srv.Snapshot.Request(name="no name"), srv.Snapshot.Request(name=f"victim_{os.getpid()}")),
+        "restore": (srv.Restore.Request(name="nobody"), srv.Restore.Request(name=ANCHOR)),
     }[what]
-    client = node.create_client(kind, f"policy/{what}")
-    client.wait_for_service(_PATIENCE)
+    client = node.create_client(srv.Snapshot if what == "snapshot" else srv.Restore, f"policy/{what}")
+    _answer(node, client, refused)  # now both ends know each other: the next request will arrive
     return lambda: client.call_async(request)
 
 

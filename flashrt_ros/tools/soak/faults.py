@@ -84,40 +84,50 @@ def _no_rows_left(rig: Rig) -> Expected:
 def camera_stops(rig: Rig, chance: random.Random) -> Iterator[Expected]:
     """One camera or both show nothing any more."""
     rig.link.stopped.update(chance.sample(VIEWS, chance.randint(1, len(VIEWS))))
-    yield _no_rows_left(rig)
-    rig.link.stopped.clear()
+    try:
+        yield _no_rows_left(rig)
+    finally:
+        rig.link.stopped.clear()
 
 
 @contextmanager
 def camera_freezes(rig: Rig, chance: random.Random) -> Iterator[Expected]:
     """Images go on coming with the stamp of one moment."""
     rig.link.frozen.add(chance.choice(VIEWS))
-    yield _no_rows_left(rig)
-    rig.link.frozen.clear()
+    try:
+        yield _no_rows_left(rig)
+    finally:
+        rig.link.frozen.clear()
 
 
 @contextmanager
 def joints_freeze(rig: Rig, chance: random.Random) -> Iterator[Expected]:
     """Joint states go on coming with the stamp of one moment."""
     rig.link.frozen.add("state")
-    yield _closes(rig, rig.contract.observation.max_age + _period(rig), "joints")
-    rig.link.frozen.clear()
+    try:
+        yield _closes(rig, rig.contract.observation.max_age + _period(rig), "joints")
+    finally:
+        rig.link.frozen.clear()
 
 
 @contextmanager
 def joints_stop(rig: Rig, chance: random.Random) -> Iterator[Expected]:
     """No joint states come."""
     rig.link.stopped.add("state")
-    yield _closes(rig, rig.contract.observation.max_age + _period(rig), "joints")
-    rig.link.stopped.clear()
+    try:
+        yield _closes(rig, rig.contract.observation.max_age + _period(rig), "joints")
+    finally:
+        rig.link.stopped.clear()
 
 
 @contextmanager
 def joints_nan(rig: Rig, chance: random.Random) -> Iterator[Expected]:
     """The encoders measure NaN."""
     rig.link.broken.add("state")
-    yield _closes(rig, rig.contract.observation.max_age + _period(rig), "joints")
-    rig.link.broken.clear()
+    try:
+        yield _closes(rig, rig.contract.observation.max_age + _period(rig), "joints")
+    finally:
+        rig.link.broken.clear()
 
 
 # ---- time ----
@@ -198,9 +208,12 @@ def client_dies(rig: Rig, chance: random.Random) -> Iterator[Expected]:
 def _deactivated(rig: Rig, node: str, *tokens: str) -> Iterator[Expected]:
     expected = _closes(rig, _period(rig), *tokens)
     rig.transition(node, Transition.TRANSITION_DEACTIVATE)
-    yield expected
-    if not rig.transition(node, Transition.TRANSITION_ACTIVATE):
-        raise StuckError(f"{node} was not activated again")
+    try:
+        yield expected
+    finally:
+        activated = rig.transition(node, Transition.TRANSITION_ACTIVATE)
+    if not activated:
+        raise StuckError(f"{node}_node was not activated again")
 
 
 def policy_deactivated(rig: Rig, chance: random.Random) -> AbstractContextManager[Expected]:

@@ -21,6 +21,9 @@ _CALM = (0.0, 1.2)  # s of motion before a fault
 _DISTURBANCES = 20
 _RESUME = 2.0  # s
 _SILENCE = 3  # periods in which a held arm is commanded nothing
+_HOLDS = 1
+"""Commands that may come meanwhile: a held arm is told so again when the gate closes too."""
+
 _ON_THE_WAY = 0.1  # s that a command may come behind the news of the closed gate
 
 Progress = Callable[[str], None]
@@ -137,9 +140,9 @@ def _check(rig: Rig, expected: Expected, tally: Tally, slack: float) -> None:
     if not expected.stops:
         return
     rig.spin(_ON_THE_WAY)
-    count = rig.watch.count
+    count, changes = rig.watch.count, rig.watch.changes
     rig.spin(_SILENCE * rig.contract.action.period * 1e-9)
-    if rig.watch.count > count:
+    if rig.watch.changes > changes or rig.watch.count > count + _HOLDS:
         raise StuckError(f"{rig.watch.count - count} commands came while the arm had to be held")
     if not rig.watch.held():
         raise StuckError("the last command before the silence was no hold")

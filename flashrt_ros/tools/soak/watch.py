@@ -38,7 +38,7 @@ class Watch:
         moved_at: when the newest tick that ran an action came, s of `time.monotonic`.
         horizon: rows of a chunk.
         commands: the newest.
-        count: of all commands.
+        count: of all commands; `changes`: of those that differed from the one before.
         violations: what must never be and was.
     """
 
@@ -51,6 +51,7 @@ class Watch:
         self.horizon = 0
         self.commands: deque[Command] = deque(maxlen=_REMEMBERED)
         self.count = 0
+        self.changes = 0
         self.violations: list[str] = []
         self._joints: Sequence[str] = action.joints
         self._low, self._high = np.array(action.limits.low), np.array(action.limits.high)
@@ -104,4 +105,6 @@ class Watch:
         elif self.commands and (np.abs(positions - self.commands[-1].positions) > self._jump + _ROUNDING).any():
             before = self.commands[-1].positions.tolist()
             self.violations.append(f"commands jumped from {before} to {positions.tolist()}")
+        if not self.commands or not np.array_equal(positions, self.commands[-1].positions):
+            self.changes += 1
         self.commands.append(Command(time.monotonic(), positions))

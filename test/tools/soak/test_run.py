@@ -105,10 +105,21 @@ def test_a_safety_action_that_comes_too_late_fails(rig: Rig, monkeypatch: pytest
 
 
 def test_a_command_behind_the_safety_action_fails(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    rig.on_spin = lambda: rig.command(*[0.1] * 6)
+    positions = iter(np.arange(0.1, 0.2, 0.001))
+    rig.on_spin = lambda: rig.command(*[next(positions)] * 6)
     outcome = injected(rig, monkeypatch, HELD)
     assert not outcome.holds
     assert any("commands came while the arm had to be held" in line for line in summary(outcome))
+
+
+def test_a_hold_that_is_said_again_and_again_fails(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig.on_spin = lambda: [rig.command(*[0.1] * 6) for _ in range(2)]
+    assert any("2 commands came" in line for line in summary(injected(rig, monkeypatch, HELD)))
+
+
+def test_a_hold_that_is_said_once_more_holds(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig.on_spin = lambda: rig.command(*[0.1] * 6)
+    assert injected(rig, monkeypatch, HELD).holds
 
 
 def test_a_silence_without_a_hold_fails(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
