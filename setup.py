@@ -46,6 +46,7 @@ setup(
         "console_scripts": [
             "policy_node = flashrt_ros.node.policy_node:main",
             "command_node = flashrt_ros.node.command_node:main",
+            "run_tree = flashrt_ros.node.tree_node:main",
             "demo_robot = flashrt_ros.demo.robot_node:main",
             "demo_tree = flashrt_ros.demo.tree_node:main",
             "demo = flashrt_ros.demo.__main__:main",

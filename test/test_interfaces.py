@@ -32,7 +32,7 @@ def fields(section: list[str]) -> list[str]:
 
 
 def test_there_are_services_and_actions() -> None:
-    assert len(SERVICES) == 11
+    assert len(SERVICES) == 13
     assert len(ACTIONS) == 1
 
 

@@ -16,7 +16,7 @@ from rcl_interfaces.srv import SetParametersAtomically
 from rclpy.parameter import Parameter
 from std_srvs.srv import Trigger
 
-from flashrt_ros.node.behaviours import ServiceBehaviour, Verb
+from flashrt_ros.node.behaviours import ServiceBehaviour
 from flashrt_ros.node.interfaces import srv
 
 
@@ -131,18 +131,6 @@ class Digests(Poll):
         self.found = {name: listed.get(name, "") for name in self._capsules}
         absent = [name for name, digest in self.found.items() if not digest]
         return f"no sha256 yet of {', '.join(absent)}" if absent else ""
-
-
-class SaveIncident(Verb):
-    """Has the flight recorder write what it holds."""
-
-    def __init__(self, reason: str, *, name: str) -> None:
-        super().__init__(name, "policy/save_incident", srv.SaveIncident, time_limit=60.0)
-        self._reason = reason
-
-    def fields(self) -> dict[str, Any]:
-        """Return the fields of the request."""
-        return {"reason": self._reason}
 
 
 class Order(ServiceBehaviour):

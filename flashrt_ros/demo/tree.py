@@ -14,8 +14,8 @@ from py_trees.composites import Sequence
 from flashrt_ros.demo.leg import Leg, differences
 from flashrt_ros.demo.recorder import Recorder
 from flashrt_ros.demo.report import Report, Verdict, verb_row
-from flashrt_ros.demo.steps import Active, Digests, Do, Order, SaveIncident, Wait
-from flashrt_ros.node.behaviours import EXACT, Fork, Reset, Restore, Rollback, RunPolicy, Snapshot, Verb
+from flashrt_ros.demo.steps import Active, Digests, Do, Order, Wait
+from flashrt_ros.node.behaviours import EXACT, Fork, Reset, Restore, Rollback, RunPolicy, SaveIncident, Snapshot, Verb
 from flashrt_ros.node.stamps import to_nanoseconds
 
 TASK = "press the red button"

@@ -107,7 +107,9 @@ class Hybrid:
             Buffer("previous_chunk", chunk, torch.float32, "state", "chunk"),
             Buffer("images", (views, *c.image_size, 3), torch.uint8, "input"),
             Buffer("proprio_input", (c.state_dim,), torch.float32, "input"),
+            Buffer("sample_generator", (2,), torch.int64, "input"),
             *append_inputs(max(c.stage_sizes)),
+            Buffer("sampled", chunk, torch.float32, "output"),
             Buffer(FAULT, (1,), torch.int32, "output", memory="host"),
             Buffer("image_embeds", (views * c.image_rows[0] * c.image_rows[1], hidden), self.dtype, "scratch"),
             Buffer("actions", chunk, torch.float32, "scratch"),
@@ -129,9 +131,11 @@ class Hybrid:
         return [
             Stage("encode_images", self._encode_images),
             *appends,
-            Stage("denoise_begin", self._denoise_begin),
+            Stage("denoise_begin", partial(self._denoise_begin, generator="generator")),
             Stage("denoise_step", self._denoise_step),
             Stage("denoise_end", self._denoise_end),
+            Stage("sample_begin", partial(self._denoise_begin, generator="sample_generator")),
+            Stage("sample_end", self._sample_end),
         ]
 
     def _encode_images(self, ops: Ops, b: BufferSet) -> None:
@@ -153,8 +157,8 @@ class Hybrid:
         ops.set_sum(start, length, b["condition_rows"])
         text.advance(ops, b)
 
-    def _denoise_begin(self, ops: Ops, b: BufferSet) -> None:
-        ops.normals(b["generator"], b["actions"])
+    def _denoise_begin(self, ops: Ops, b: BufferSet, generator: str) -> None:
+        ops.normals(b[generator], b["actions"])
         ops.clear(b["step"])
         self._modules.head.begin(ops, b, b["condition"], b["condition_rows"], b["proprio"].unsqueeze(0))
 
@@ -169,6 +173,10 @@ class Hybrid:
         ops.copy(b["chunk"], b["previous_chunk"])
         ops.copy(b["actions"], b["chunk"])
         ops.increment(b["generator"][1:])
+
+    def _sample_end(self, ops: Ops, b: BufferSet) -> None:
+        ops.check_finite(b["actions"], b[FAULT], _ACTIONS)
+        ops.copy(b["actions"], b["sampled"])
 
     def instruct(self, tokens: NDArray[np.int64]) -> Work:
         """Append an instruction; with layout "starvla" each observation carries it, and nothing is to do."""
@@ -192,6 +200,18 @@ class Hybrid:
         """Integrate a chunk of actions from fresh noise."""
         steps = [Step("denoise_step")] * self.config.head.steps
         return Work((Step("denoise_begin"), *steps, Step("denoise_end")))
+
+    def sample(self, key: int, act_index: int) -> Work:
+        """Integrate a chunk from the noise of another generator into the output `sampled`; no state is written.
+
+        `key` and `act_index` are what the state `generator` holds; with its own values it is the chunk of `act`.
+        """
+
+        def fill(b: BufferSet) -> None:
+            b["sample_generator"].copy_(torch.tensor([key, act_index]))
+
+        steps = [Step("denoise_step")] * self.config.head.steps
+        return Work((Step("sample_begin", fill), *steps, Step("sample_end")))
 
     def rows_to_observe(self, instruction_tokens: int) -> int:
         """Rows that one observation takes."""

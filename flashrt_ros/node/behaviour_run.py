@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from action_msgs.msg import GoalStatus
-from builtin_interfaces.msg import Duration
 from py_trees.behaviour import Behaviour
 from py_trees.common import Access, Status
 from rclpy.action import ActionClient
@@ -18,6 +18,7 @@ from rclpy.task import Future
 
 from flashrt_ros.node import interfaces
 from flashrt_ros.node.behaviour_service import error_of, new_request_id, required_node
+from flashrt_ros.node.behaviour_start import duration
 
 
 class RunPolicy(Behaviour):
@@ -36,7 +37,7 @@ class RunPolicy(Behaviour):
         instruction: str = "",
         seed: int = 0,
         start_from: str = "",
-        retry: int = 0,
+        retry: int | Callable[[], int] = 0,
         *,
         step_limit: int = 0,
         run_limit: float = 0.0,
@@ -51,7 +52,7 @@ class RunPolicy(Behaviour):
             instruction: begin a new episode with it, or append it to `start_from`; empty: continue.
             seed: of the new episode.
             start_from: the capsule to restore first.
-            retry: folded into the generator's key, so that a retry differs.
+            retry: folded into the generator's key, so that a retry differs; a function is asked in each round.
             step_limit: control steps; 0: none.
             run_limit: seconds, judged by policy_node; reaching it is a success. 0: none.
             name: of the behaviour.
@@ -120,14 +121,13 @@ class RunPolicy(Behaviour):
         self._node = self._client = None
 
     def _goal(self) -> Any:
-        seconds, nanoseconds = divmod(round(self.run_limit * 1e9), 1_000_000_000)
         return interfaces.action.RunPolicy.Goal(
             request_id=new_request_id(),
             instruction=self.instruction,
             seed=self.seed,
             start_from=self.start_from,
-            retry=self.retry,
-            time_limit=Duration(sec=seconds, nanosec=nanoseconds),
+            retry=self.retry() if callable(self.retry) else self.retry,
+            time_limit=duration(self.run_limit),
             step_limit=self.step_limit,
         )
 

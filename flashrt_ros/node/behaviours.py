@@ -1,6 +1,6 @@
 # Copyright 2026 the flashrt_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Behaviours (py-trees) for the verbs of policy_node and for running the policy.
+"""Behaviours (py-trees) for the verbs of policy_node, for running the policy, and for looking at what came of it.
 
     tree = py_trees.trees.BehaviourTree(Restore("before_grasp"))
     tree.setup(node=node)
@@ -15,10 +15,31 @@ from __future__ import annotations
 from typing import Any
 
 from flashrt_ros.node import interfaces
+from flashrt_ros.node.behaviour_capsules import DropCapsule, LoadCapsule, SampleActions, SaveCapsule, SaveIncident
+from flashrt_ros.node.behaviour_checks import CallTrigger, WaitForTrue
 from flashrt_ros.node.behaviour_run import RunPolicy
 from flashrt_ros.node.behaviour_service import ServiceBehaviour, Verb
+from flashrt_ros.node.behaviour_start import StartPolicy, StopPolicy
 
-__all__ = ["Fork", "Reset", "Restore", "Rollback", "RunPolicy", "ServiceBehaviour", "Snapshot", "Verb"]
+__all__ = [
+    "CallTrigger",
+    "DropCapsule",
+    "Fork",
+    "LoadCapsule",
+    "Reset",
+    "Restore",
+    "Rollback",
+    "RunPolicy",
+    "SampleActions",
+    "SaveCapsule",
+    "SaveIncident",
+    "ServiceBehaviour",
+    "Snapshot",
+    "StartPolicy",
+    "StopPolicy",
+    "Verb",
+    "WaitForTrue",
+]
 
 REOBSERVE = interfaces.srv.Restore.Request.REOBSERVE
 """Modes of restore and rollback: the planned chunk is discarded; the next one comes from a new observation."""

@@ -12,6 +12,7 @@ from rclpy.node import Node
 
 from flashrt_ros.node.interfaces import srv
 from flashrt_ros.node.mind import Mind
+from flashrt_ros.node.rate_limit import RateLimit
 from flashrt_ros.node.request_log import RequestLog
 from flashrt_ros.node.service_server import serve
 from flashrt_ros.policy.capsule_info import path_of
@@ -20,14 +21,14 @@ from flashrt_ros.policy.capsule_info import path_of
 class CapsuleServices:
     """`~/list_capsules`, `~/drop_capsule`, `~/save_capsule` and `~/load_capsule`."""
 
-    def __init__(self, node: Node, log: RequestLog, folder: Path, mind: Callable[[], Mind]) -> None:
+    def __init__(self, node: Node, log: RequestLog, limit: RateLimit, folder: Path, mind: Callable[[], Mind]) -> None:
         """`mind` raises INACTIVE while the node does not serve; `folder` holds the capsule files."""
         self._folder = folder
         self._mind = mind
         serve(node, log, srv.ListCapsules, "~/list_capsules", self._list)
         serve(node, log, srv.DropCapsule, "~/drop_capsule", self._drop)
-        serve(node, log, srv.SaveCapsule, "~/save_capsule", self._save)
-        serve(node, log, srv.LoadCapsule, "~/load_capsule", self._load)
+        serve(node, log, srv.SaveCapsule, "~/save_capsule", self._save, limit=limit)
+        serve(node, log, srv.LoadCapsule, "~/load_capsule", self._load, limit=limit)
 
     async def _list(self, request: srv.ListCapsules.Request, response: srv.ListCapsules.Response) -> Any:
         keeper = self._mind().keeper

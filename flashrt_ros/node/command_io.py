@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -44,13 +45,23 @@ class CommandSettings:
 class CommandIO:
     """Turns messages into events of the controller. One executor thread runs every callback: no locks."""
 
-    def __init__(self, node: ManagedNode, contract: Contract, settings: CommandSettings, epoch: int) -> None:
-        """`epoch`: the highest epoch that this process has seen."""
+    def __init__(
+        self,
+        node: ManagedNode,
+        contract: Contract,
+        settings: CommandSettings,
+        epoch: int,
+        on_expired: Callable[[], None],
+    ) -> None:
+        """`epoch`: the highest that this process has seen; `on_expired` is called when a hold has lasted too long."""
         self._node = node
         self._contract = contract
         self._settings = settings
         self._clock_stamp = 0
         self._heard: float | None = None
+        self._on_expired = on_expired
+        self._held_since: float | None = None
+        self._expired = ""
         self._timers: list[Timer] = []
         now = self._lockstep_now if contract.lockstep else self._now
         gate = Gate(
@@ -113,7 +124,8 @@ class CommandIO:
 
     def stop(self) -> None:
         """Close the gate, with the safety action where it was open, and stop ticks and heartbeats."""
-        self.controller.deactivate()
+        self.controller.deactivate(self._expired)
+        self._held_since, self._expired = None, ""
         self._output.flush()
         self._watchdog.cancel()
         for timer in self._timers:
@@ -152,10 +164,22 @@ class CommandIO:
         beat.sequence += 1
         self._beat.publish(beat)
         self._look_for_rivals()
+        self._watch_hold()
 
     def _look_for_rivals(self) -> None:
         if self._rivals is not None:
             self.controller.rivals(self._rivals.names())
+
+    def _watch_hold(self) -> None:
+        timeout = self.controller.safety.timeout
+        if timeout is None or not self.controller.holding:
+            self._held_since = None
+        elif self._held_since is None:
+            self._held_since = time.monotonic()
+        elif time.monotonic() - self._held_since > timeout:
+            why = self.controller.gate.reason or "no chunk came"
+            self._expired = f"a hold lasted longer than {timeout:g} s: {why}"
+            self._on_expired()
 
     def _on_silence(self) -> None:
         self._watchdog.cancel()

@@ -8,7 +8,7 @@ Each message is made once and filled anew for a tick: the control tick allocates
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,53 +17,57 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray, MultiArrayDimension
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
-from flashrt_ros.node.stamps import from_nanoseconds
+from flashrt_ros.node.stamps import duration_of, from_nanoseconds
 from flashrt_ros.policy.contract_action import Action
 
 Fill = Callable[[int, NDArray[np.float64]], Any]
-"""Takes the tick's time in ns and targets [joints]; returns the message."""
+"""Takes the tick's time in ns and targets [rows, joints]; returns the message. All but a trajectory hold one row."""
 
 
-def command_message(action: Action) -> tuple[type, Fill]:
-    """Return the message class that the contract names, and what fills it."""
+def command_message(action: Action, joints: Sequence[str]) -> tuple[type, Fill]:
+    """Return the message class that the contract names, and what fills it for `joints`."""
     return {
         "sensor_msgs/msg/JointState": _joint_state,
         "std_msgs/msg/Float64MultiArray": _multi_array,
         "trajectory_msgs/msg/JointTrajectory": _trajectory,
-    }[action.command.type](action)
+    }[action.command.type](joints, action.period)
 
 
-def _joint_state(action: Action) -> tuple[type, Fill]:
-    message = JointState(name=list(action.joints))
+def _joint_state(joints: Sequence[str], period: int) -> tuple[type, Fill]:
+    message = JointState(name=list(joints))
 
-    def fill(stamp: int, positions: NDArray[np.float64]) -> JointState:
+    def fill(stamp: int, rows: NDArray[np.float64]) -> JointState:
         message.header.stamp = from_nanoseconds(stamp)
-        message.position = array("d", positions.tobytes())
+        message.position = array("d", rows.tobytes())
         return message
 
     return JointState, fill
 
 
-def _multi_array(action: Action) -> tuple[type, Fill]:
+def _multi_array(joints: Sequence[str], period: int) -> tuple[type, Fill]:
     message = Float64MultiArray()
-    size = len(action.joints)
+    size = len(joints)
     message.layout.dim = [MultiArrayDimension(label="joints", size=size, stride=size)]
 
-    def fill(stamp: int, positions: NDArray[np.float64]) -> Float64MultiArray:
-        message.data = array("d", positions.tobytes())
+    def fill(stamp: int, rows: NDArray[np.float64]) -> Float64MultiArray:
+        message.data = array("d", rows.tobytes())
         return message
 
     return Float64MultiArray, fill
 
 
-def _trajectory(action: Action) -> tuple[type, Fill]:
-    point = JointTrajectoryPoint()
-    point.time_from_start.sec, point.time_from_start.nanosec = divmod(action.period, 1_000_000_000)
-    message = JointTrajectory(joint_names=list(action.joints), points=[point])
+def _trajectory(joints: Sequence[str], period: int) -> tuple[type, Fill]:
+    points: list[JointTrajectoryPoint] = []
+    message = JointTrajectory(joint_names=list(joints))
 
-    def fill(stamp: int, positions: NDArray[np.float64]) -> JointTrajectory:
+    def fill(stamp: int, rows: NDArray[np.float64]) -> JointTrajectory:
+        while len(points) < len(rows):
+            points.append(JointTrajectoryPoint(time_from_start=duration_of((len(points) + 1) * period)))
+        for point, row in zip(points, rows, strict=False):
+            point.positions = array("d", row.tobytes())
+        if len(message.points) != len(rows):
+            message.points = points[: len(rows)]
         message.header.stamp = from_nanoseconds(stamp)
-        point.positions = array("d", positions.tobytes())
         return message
 
     return JointTrajectory, fill

@@ -35,6 +35,7 @@ class CommandNode(ManagedNode):
         super().__init__("command", stop, PARAMETERS)
         self._epoch = 0
         self._io: CommandIO | None = None
+        self._unguarded = False
 
     def configure(self) -> None:
         """Read the contract and make the topics. Raises BAD_CONTRACT."""
@@ -45,13 +46,20 @@ class CommandNode(ManagedNode):
             heartbeat_rate=self.get_parameter("heartbeat_rate").value,
         )
         contract = self._load_contract(settings)
-        self._io = CommandIO(self, contract, settings, self._epoch)
+        self._io = CommandIO(self, contract, settings, self._epoch, self._on_expired)
+        # In lockstep a robot that gets no command stands still with its time.
+        self._unguarded = contract.controller_timeout == 0.0 and contract.lockstep is None and not settings.dry_run
         self.get_logger().info(
             f"contract {contract.file}: {len(contract.action.joints)} joints, {contract.action.rate:g} Hz"
         )
 
     def activate(self) -> None:
         """Start ticks and heartbeats."""
+        if self._unguarded:
+            self.get_logger().warning(
+                "controller_timeout is 0: nothing stops the robot if this process dies. Give its controller a timeout, "
+                "and the contract the same"
+            )
         if self._io is not None:
             self._io.start()
         # A collection of everything that start-up made takes longer than a tick may be late. What lives now lives on:
@@ -75,6 +83,9 @@ class CommandNode(ManagedNode):
             self._epoch = self._io.controller.gate.epoch
             self._io.destroy()
             self._io = None
+
+    def _on_expired(self) -> None:
+        self.trigger_deactivate()
 
     def _load_contract(self, settings: CommandSettings) -> Contract:
         path = self.get_parameter("contract").value

@@ -19,6 +19,7 @@ from flashrt_ros.node.stamps import from_nanoseconds
 from flashrt_ros.policy.contract_action import Action
 from flashrt_ros.policy.controller import ExecutedTick
 from flashrt_ros.policy.gate import GateState
+from flashrt_ros.policy.safety import SafetyAction
 
 DRY_RUN_TOPIC = "~/dry_run_command"
 _FLUSH = Duration(seconds=0.2)
@@ -40,20 +41,26 @@ class CommandOutput:
         self._node = node
         self._now = now
         self._on_gate = on_gate
-        kind, self._fill = command_message(action)
+        kind, self._fill = command_message(action, action.joints)
+        safety = SafetyAction(action.joints, action.safety)
+        _, self._fill_held = command_message(action, safety.joints)
+        self._held = safety.columns
         topic = DRY_RUN_TOPIC if dry_run else action.command.topic
         self._command = node.create_publisher(kind, topic, qos.COMMAND)
         self._executed = node.create_publisher(msg.Executed, "~/executed", qos.EXECUTED)
         self._gate = node.create_publisher(msg.Gate, "~/gate", qos.LATCHED)
         self._tick = msg.Executed()
 
-    def command(self, stamp: int, positions: NDArray[np.float64]) -> None:
-        """Send joint targets [joints]; `stamp` in ns."""
-        self._command.publish(self._fill(stamp, positions))
+    def command(self, stamp: int, rows: NDArray[np.float64]) -> None:
+        """Send joint targets [rows, joints]; `stamp` in ns."""
+        self._command.publish(self._fill(stamp, rows))
 
     def safety(self, stamp: int, positions: NDArray[np.float64]) -> None:
-        """Send the safety action: joint targets [joints] to stay at; `stamp` in ns."""
-        self._command.publish(self._fill(stamp, positions))
+        """Tell the joints that are held to stay at `positions` [joints]; `stamp` in ns.
+
+        It takes the place of all rows that were handed over.
+        """
+        self._command.publish(self._fill_held(stamp, positions[None, self._held]))
 
     def executed(self, tick: ExecutedTick) -> None:
         """Report a tick."""

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from flashrt_ros.node.durations import Durations
 from flashrt_ros.node.executor_bridge import ExecutorBridge
-from flashrt_ros.policy.worker import Worker
+from flashrt_ros.policy.worker import GaveWay, Worker
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 Result = TypeVar("Result")
@@ -69,6 +69,10 @@ class DeviceThread:
         """Run a job that only reads committed state, between two stages of a job in progress."""
         return await self._bridge.result(self._worker.submit_quick(lambda: self._guarded(job)))
 
+    async def run_idle(self, job: Callable[[], Result]) -> Result:
+        """Run a job while nothing else wants the device; see `Worker.submit_idle`."""
+        return await self._bridge.result(self._worker.submit_idle(lambda: self._watched(job)))
+
     def close(self, timeout: float) -> bool:
         """Cancel everything and end the thread. False: the stage in progress did not end within `timeout` seconds."""
         try:
@@ -87,6 +91,8 @@ class DeviceThread:
     def _guarded(self, job: Callable[[], Result]) -> Result:
         try:
             return job()
+        except GaveWay:
+            raise
         except FlashrtError as error:
             if error.code is ErrorCode.DEVICE:
                 self._report(str(error))

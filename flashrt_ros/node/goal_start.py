@@ -70,17 +70,23 @@ class GoalStart:
             report = session.begin(goal.instruction, goal.seed, goal.retry)
             began = session.find(EPISODE_START)
             return Started(report.boundary, report.prefilled_tokens, None, began)
-        prefilled = 0
-        if goal.start_from:
-            prefilled += session.restore(goal.start_from).prefilled_tokens
-            if goal.instruction:
-                prefilled += session.instruct(goal.instruction).prefilled_tokens
-        if goal.retry:
-            session.retry(goal.retry)
+        prefilled = 0 if self.continues else self._replan()
         head = session.head
         if head is None:
             raise ValueError("the check of a goal let one without an episode pass")
         return Started(head, prefilled, self._planned(head))
+
+    def _replan(self) -> int:
+        """Restore, append, and fold the retry in, all of it or nothing. Returns the prefilled tokens."""
+        goal, session, prefilled = self._goal, self._mind.session, 0
+        with session.together():
+            if goal.start_from:
+                prefilled += session.restore(goal.start_from).prefilled_tokens
+                if goal.instruction:
+                    prefilled += session.instruct(goal.instruction).prefilled_tokens
+            if goal.retry:
+                session.retry(goal.retry)
+        return prefilled
 
     def _planned(self, head: Boundary) -> Inferred | None:
         chunk = self._mind.session.planned()

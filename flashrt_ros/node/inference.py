@@ -70,6 +70,8 @@ class Inference:
         """
         self.times = Durations()
         """From the observation taken to the chunk computed."""
+        self.sent = 0
+        """Chunks that were published since `start`."""
         self.dropped: Counter[str] = Counter()
         """Chunks that were computed and not published, by reason."""
         self._bridge = bridge
@@ -111,6 +113,7 @@ class Inference:
             reinstated: answers the first request, in the place of an inference.
         """
         self.stop()
+        self.sent = 0
         self._epoch, self._closed_at, self._reinstated = epoch, closed_at, reinstated
 
     def stop(self) -> None:
@@ -179,7 +182,7 @@ class Inference:
             self._send(done.result())
         elif epoch == self._epoch and isinstance(error, UnreadableError):
             # The next image may be whole: one that arrived broken is a reason to wait, not to end the run.
-            self._observer.buffer.take_back(error.key, error.stamp, str(error))
+            self._observer.buffer.take_back(error.key, error.stamp, error.why)
             self._wanted = wanted
         elif epoch == self._epoch and isinstance(error, FlashrtError):
             self._on_failure(error)
@@ -192,6 +195,7 @@ class Inference:
         self.try_now()
 
     def _send(self, inferred: Inferred) -> None:
+        self.sent += 1
         self._act_indices[self._publish(inferred)] = inferred.chunk.act_index
         while len(self._act_indices) > _CHUNKS_IN_USE:
             del self._act_indices[next(iter(self._act_indices))]

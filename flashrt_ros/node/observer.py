@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from rclpy.clock import JumpThreshold
 from rclpy.duration import Duration
-from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.node import Node
 from rclpy.serialization import deserialize_message
 from sensor_msgs.msg import Image
@@ -19,6 +18,7 @@ from sensor_msgs.msg import Image
 from flashrt_ros.node import qos
 from flashrt_ros.node.image_view import view_image
 from flashrt_ros.node.input_messages import INPUT_TYPES, size_limit, stamp_of
+from flashrt_ros.node.input_meter import InputMeter
 from flashrt_ros.policy.contract import Contract
 from flashrt_ros.policy.contract_observation import ImageSource, StateSource
 from flashrt_ros.policy.image_messages import ImageReader
@@ -31,11 +31,11 @@ _JUMP = JumpThreshold(min_forward=Duration(seconds=1), min_backward=Duration(nan
 
 
 class UnreadableError(FlashrtError):
-    """A part of an observation shows only when it is used that it cannot be: its key, and its stamp (ns)."""
+    """A part of an observation shows only when it is used that it cannot be: its key, its stamp (ns), and why."""
 
     def __init__(self, key: str, stamp: int, why: str) -> None:
         super().__init__(ErrorCode.BAD_OBSERVATION, f"{key}: {why}")
-        self.key, self.stamp = key, stamp
+        self.key, self.stamp, self.why = key, stamp, why
 
 
 class Observer:
@@ -68,9 +68,12 @@ class Observer:
         self.clock_jumps = 0
         self._images = {source.key: ImageReader(source) for source in observed.images}
         self._kept: set[str] = set()
-        self._subscriptions = [self._subscribe(source, self._images[source.key].checked) for source in observed.images]
-        parts = self._layout.parts.values()
-        self._subscriptions += [self._subscribe(part.source, self._reader(part)) for part in parts]
+        self.meters: dict[str, InputMeter] = {}
+        """How each input comes, by its key."""
+        readers: dict[str, Callable[[Any], Any]] = {key: image.checked for key, image in self._images.items()}
+        readers |= {key: self._reader(part) for key, part in self._layout.parts.items()}
+        self.subscriptions = {source.key: self._subscribe(source, readers[source.key]) for source in observed.sources}
+        """Of each input, by its key."""
         self._jumps = node.get_clock().create_jump_callback(_JUMP, post_callback=self._on_clock_jump)
 
     @property
@@ -109,7 +112,7 @@ class Observer:
     def destroy(self) -> None:
         """Remove the subscriptions."""
         self._jumps.unregister()
-        for subscription in self._subscriptions:
+        for subscription in self.subscriptions.values():
             self._node.destroy_subscription(subscription)
 
     def _now(self) -> int:
@@ -117,31 +120,32 @@ class Observer:
 
     def _subscribe(self, source: ImageSource | StateSource, read: Callable[[Any], Any]) -> Any:
         kind, limit = INPUT_TYPES[source.type], size_limit(source.type)
+        topic = self._node.resolve_topic_name(source.topic)
+        first = topic not in self._kept  # of several inputs from one topic
+        self._kept.add(topic)
+        meter = self.meters[source.key] = InputMeter(source.max_age)
 
-        def take(raw: bytes) -> None:
+        def take(raw: bytes, about: dict[str, Any]) -> None:
+            meter.note(about.get("publication_sequence_number"))
             try:
                 if len(raw) > limit:
                     raise _bad(f"{len(raw)} bytes; {limit} at most are taken")
                 message = view_image(raw) if kind is Image else deserialize_message(raw, kind)
                 stamp = stamp_of(source.stamp, message, self._now())
                 if first:
-                    self._keep(subscription.topic_name, raw, stamp)
+                    self._keep(topic, raw, stamp)
                 self.buffer.add(source.key, stamp, read(message))
             except FlashrtError as error:
                 self.buffer.refuse(source.key, str(error))
             self._on_update()
 
-        subscription = self._node.create_subscription(
+        return self._node.create_subscription(
             kind,
             source.topic,
-            take,
+            take,  # type: ignore[arg-type]  # rclpy knows both kinds of callbacks, its types do not
             qos.input_qos(source.qos),
-            event_callbacks=SubscriptionEventCallbacks(),  # logs a publisher whose QoS or type does not fit
             raw=True,
         )
-        first = subscription.topic_name not in self._kept
-        self._kept.add(subscription.topic_name)
-        return subscription
 
     def _on_clock_jump(self, jump: object) -> None:
         self.clock_jumps += 1

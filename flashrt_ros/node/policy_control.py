@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from rclpy.duration import Duration
 from rclpy.node import Node
+from rclpy.qos import QoSProfile
 from rclpy.task import Future
 
 from flashrt_ros.node import qos
@@ -17,6 +18,13 @@ from flashrt_ros.node.stamps import to_nanoseconds
 from flashrt_ros.policy.gate import is_plausible
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 from flashrt_ros.runtime.lineage import Boundary
+
+TOPICS: tuple[tuple[str, type, QoSProfile], ...] = (
+    ("command/gate", msg.Gate, qos.LATCHED),
+    ("command/heartbeat", msg.Heartbeat, qos.HEARTBEAT),
+    ("command/executed", msg.Executed, qos.EXECUTED),
+)
+"""What policy_node hears of command_node."""
 
 _ARMED = ("held", "waiting")
 """Reasons of a closed gate that RUNNING is going to open, or has not reached yet."""
@@ -46,6 +54,8 @@ class PolicyControl:
         self.reason = "not active yet"
         self.gate: msg.Gate | None = None
         self.opened = False
+        self._armed = False
+        """Whether command_node has said of this epoch that it would open the gate, or has."""
         self.head: Boundary | None = None
         self.durable_boundary = ""
         self._step_limit = 0
@@ -139,12 +149,13 @@ class PolicyControl:
 
     def _raise_to(self, epoch: int, reason: str) -> None:
         self.epoch, self.running, self.spent, self.opened, self.reason = epoch, False, False, False, reason
+        self._armed = False
         self.publish()
 
     def _lose(self, epoch: int) -> None:
         """Give way to another policy_node that has raised the epoch; raising it in turn would never end."""
         was_running = self.running
-        self.epoch, self.running, self.spent, self.opened = epoch, False, True, False
+        self.epoch, self.running, self.spent, self.opened, self._armed = epoch, False, True, False, False
         self.reason = "another policy_node took over"
         if was_running:
             self._on_epoch_lost(f"command_node went on to epoch {epoch}")
@@ -153,7 +164,7 @@ class PolicyControl:
         gate = self.gate
         if gate is None or gate.epoch != self.epoch or gate.open:
             return False
-        return not self.opened or _token(gate) not in _ARMED
+        return not self.opened or not self._is_arming(gate)
 
     def _on_gate(self, gate: msg.Gate) -> None:
         if not is_plausible(gate.epoch, self.epoch):
@@ -169,6 +180,7 @@ class PolicyControl:
             self._lose(gate.epoch)
         if gate.epoch != self.epoch:
             return
+        self._armed |= gate.open or _token(gate) == "waiting"
         if self.running and self._disarmed(gate):
             self._on_closed(gate.reason)
         if self._is_closed():
@@ -181,7 +193,11 @@ class PolicyControl:
             self.opened = True
             return False
         # Before the gate has opened, a missing measurement delays it; afterwards it closes it.
-        return _token(gate) not in (_ARMED if self.opened else (*_ARMED, "joints"))
+        return not self._is_arming(gate) and (self.opened or _token(gate) != "joints")
+
+    def _is_arming(self, gate: msg.Gate) -> bool:
+        """Whether a closed gate is going to open; one that was armed and is held then was disarmed by somebody."""
+        return _token(gate) in _ARMED and not (self._armed and _token(gate) == "held")
 
     def _on_heartbeat(self, heartbeat: msg.Heartbeat) -> None:
         self.silence = 0.0

@@ -2,53 +2,96 @@
 # SPDX-License-Identifier: Apache-2.0
 """The state of policy_node on /diagnostics.
 
-OK: as it should be. WARN: degraded. ERROR: it cannot go on by itself. STALE: inputs do not come.
+OK: as it should be. WARN: degraded. ERROR: what failed keeps the robot held. STALE: what it needs does not come.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.node import Node
 
 from flashrt_ros.node import qos
+from flashrt_ros.node.input_diagnostics import InputDiagnostics
+from flashrt_ros.node.interfaces import msg
 from flashrt_ros.node.mind import Mind
-from flashrt_ros.node.policy_control import PolicyControl
-from flashrt_ros.policy.observation_buffer import Part
+from flashrt_ros.node.policy_control import TOPICS, PolicyControl
+from flashrt_ros.node.rate_limit import RateLimit
+from flashrt_ros.node.topic_watch import TopicWatch
 
 _NO_OBSERVATION = 0.5
 """Seconds without an observation from which on it is an error; the parts of one do not come at the same moment."""
+_LONG_STAGE = 1.0
+"""Seconds from which on a stage is worth a warning."""
+_MIB = 1 << 20
 
 
 class PolicyDiagnostics:
-    """One status each for state, inference, capsules, process and every input."""
+    """One status each for state, command_node, inference, queue, capsules, device, process and every input."""
 
-    def __init__(self, node: Node, control: PolicyControl) -> None:
-        self.queue_depth = 0
+    def __init__(self, node: Node, control: PolicyControl, limit: RateLimit) -> None:
         self._node = node
         self._control = control
+        self._limit = limit
+        self._watch = TopicWatch(node)
+        self._inputs = InputDiagnostics(node, self._watch)
         self._publisher = node.create_publisher(DiagnosticArray, "/diagnostics", qos.DIAGNOSTICS)
-        self._dropped = 0
-        self._refused: dict[str, int] = {}
+        self._tick: msg.Executed | None = None
+        self._empty = 0
+        self._before: dict[str, int] = {}
 
-    def publish(self, mind: Mind | None, last_restore: str) -> None:
-        """Report; `mind` is None where nothing is configured."""
-        report = DiagnosticArray(status=[self._state(last_restore)])
+    def note_tick(self, tick: msg.Executed, is_open: bool) -> None:
+        """Take a tick of a run."""
+        self._tick = tick
+        self._empty += is_open and not tick.active
+
+    def publish(self, mind: Mind | None, last_restore: str, trouble: str) -> None:
+        """Report. `mind` is None where nothing is configured; `trouble`: how the newest run failed."""
+        report = DiagnosticArray(status=[self._state(last_restore, trouble), self._command_node(mind)])
         if mind is not None:
-            report.status += [self._inference(mind), self._capsules(mind), self._process(mind)]
-            report.status += [self._input(part) for part in mind.observer.buffer.parts.values()]
+            report.status += [self._inference(mind), self._queue(), self._capsules(mind)]
+            report.status += [self._device(mind), self._process(mind)]
+            inputs = self._inputs.of(mind.observer, running=self._control.running)
+            report.status += [self._status(f"input {key}", *status) for key, status in inputs.items()]
         report.header.stamp = self._node.get_clock().now().to_msg()
         self._publisher.publish(report)
 
-    def _state(self, last_restore: str) -> DiagnosticStatus:
+    def _state(self, last_restore: str, trouble: str) -> DiagnosticStatus:
         control = self._control
         level, message = DiagnosticStatus.OK, "running" if control.running else f"held: {control.reason}"
-        if control.gate is None:
-            level, message = DiagnosticStatus.STALE, "command_node has not been heard"
-        values = {"epoch": control.epoch, "last restore": last_restore, "durable": control.durable_boundary or "none"}
+        if self._grew("refused calls", self._limit.refused):
+            level, message = DiagnosticStatus.WARN, f"{message}; calls were refused because they come too often"
+        if self._watch.publishers("~/state") > 1:
+            level, message = DiagnosticStatus.WARN, f"{message}; somebody else publishes its state too"
+        if trouble and not control.running:
+            level, message = DiagnosticStatus.ERROR, f"held: the newest run failed: {trouble}"
+        values = {
+            "epoch": control.epoch,
+            "last restore": last_restore,
+            "durable": control.durable_boundary or "none",
+            "refused calls": self._limit.refused,
+        }
         return self._status("state", level, message, values)
+
+    def _command_node(self, mind: Mind | None) -> DiagnosticStatus:
+        control, silence = self._control, self._control.silence
+        troubles = {name: self._watch.trouble(name, kind, profile) for name, kind, profile in TOPICS}
+        level, message = DiagnosticStatus.OK, "heard"
+        if mind is not None and silence > mind.contract.heartbeat_timeout:
+            level, message = DiagnosticStatus.STALE, f"silent for {silence:.1f} s"
+        lacking = [f"{self._node.resolve_topic_name(name)}: {trouble}" for name, trouble in troubles.items() if trouble]
+        if lacking:
+            level, message = DiagnosticStatus.STALE, "; ".join(lacking)
+        elif control.gate is None:
+            level, message = DiagnosticStatus.STALE, "command_node has not been heard"
+        values: dict[str, object] = {"silence, s": f"{silence:.2f}"}
+        if control.gate is not None:
+            values |= {"gate epoch": control.gate.epoch, "gate open": control.gate.open, "gate": control.gate.reason}
+        return self._status("command_node", level, message, values)
 
     def _inference(self, mind: Mind) -> DiagnosticStatus:
         inference, times = mind.inference, mind.inference.times
@@ -59,24 +102,37 @@ class PolicyDiagnostics:
             "p50, ms": f"{middle * 1e3:.1f}",
             "p99, ms": f"{tail * 1e3:.1f}",
             "longest stage, ms": f"{mind.device.stages.longest * 1e3:.1f}",
-            "queue depth": self.queue_depth,
+            "stage p99, ms": f"{mind.device.stages.percentiles()[1] * 1e3:.1f}",
+            "queue depth": self._tick.remaining if self._tick is not None else 0,
             "captures": mind.policy.plan.backend.captures,
         }
         values |= {f"dropped, {reason}": count for reason, count in sorted(inference.dropped.items())}
-        total = sum(inference.dropped.values())
-        degraded, self._dropped = total > self._dropped, total
+        degraded = self._grew("dropped chunks", sum(inference.dropped.values()))
         if inference.lacking and inference.waiting_for > _NO_OBSERVATION:
             return self._status("inference", DiagnosticStatus.ERROR, f"no observation: {inference.lacking}", values)
         level = DiagnosticStatus.WARN if degraded else DiagnosticStatus.OK
         return self._status("inference", level, "chunks were dropped" if degraded else "as planned", values)
 
+    def _queue(self) -> DiagnosticStatus:
+        """What command_node has left to run, as its newest tick said."""
+        tick = self._tick
+        values: dict[str, object] = {"ticks without a row": self._empty}
+        if tick is not None:
+            values |= {"rows left": tick.remaining, "chunk": tick.chunk_id, "cursor": tick.cursor, "steps": tick.steps}
+        if self._grew("empty ticks", self._empty):
+            return self._status("queue", DiagnosticStatus.WARN, "the queue ran dry: chunks come too late", values)
+        return self._status("queue", DiagnosticStatus.OK, "as planned", values)
+
     def _capsules(self, mind: Mind) -> DiagnosticStatus:
         usage, trouble = mind.keeper.store.usage(), mind.keeper.trouble
+        disk, limit = mind.keeper.disk_usage()
         values = {
             "count": usage.capsules,
             "bytes": usage.used_bytes,
             "budget": usage.budget_bytes,
             "evictions": usage.evictions,
+            "disk bytes": disk,
+            "disk budget": limit,
         }
         level = DiagnosticStatus.WARN if trouble else DiagnosticStatus.OK
         return self._status("capsules", level, trouble or "safe on the disk, or on the way there", values)
@@ -85,27 +141,38 @@ class PolicyDiagnostics:
         values = {"cpu, s": f"{time.process_time():.3f}", "cpu of inference, s": f"{mind.device.cpu_seconds():.3f}"}
         return self._status("process", DiagnosticStatus.OK, "processor time since the start", values)
 
-    def _input(self, part: Part) -> DiagnosticStatus:
-        now = self._node.get_clock().now().nanoseconds
-        refused, self._refused[part.key] = part.refused - self._refused.get(part.key, 0), part.refused
-        level, message = DiagnosticStatus.OK, "fresh"
-        age = None if part.stamp is None else now - part.stamp
-        if age is None or age > part.max_age:
-            level = DiagnosticStatus.STALE
-            message = (
-                "nothing has come" if age is None else f"{age / 1e9:.3f} s old, {part.max_age / 1e9:g} are allowed"
-            )
-        if refused:
-            level, message = DiagnosticStatus.ERROR, f"refused: {part.refusal or 'some messages, not the newest'}"
-        values = {
-            "topic": part.topic,
-            "age, s": "none" if age is None else f"{age / 1e9:.3f}",
-            "received": part.received,
-            "refused": part.refused,
+    def _device(self, mind: Mind) -> DiagnosticStatus:
+        plan, stalled = mind.policy.plan, mind.device.stalled_for()
+        sizes: dict[str, int] = {}
+        for (kind, _), arena in plan.buffers.arenas.items():
+            sizes[kind] = sizes.get(kind, 0) + arena.nbytes
+        captures = plan.backend.captures
+        values: dict[str, object] = {
+            "backend": plan.backend.name,
+            "captures": captures,
+            "memory, MiB": f"{sum(sizes.values()) / _MIB:.1f}",
+            **{f"memory, {kind}, MiB": f"{nbytes / _MIB:.1f}" for kind, nbytes in sorted(sizes.items())},
+            "process memory, MiB": f"{_resident() / _MIB:.1f}",
+            "journal bytes": mind.session.live.journal.nbytes,
+            "stage in progress, s": f"{stalled:.2f}",
         }
-        return self._status(f"input {part.key}", level, message, values)
+        if self._grew(f"captures of {id(plan)}", captures):
+            return self._status("device", DiagnosticStatus.WARN, "stages were captured again", values)
+        if stalled > _LONG_STAGE:
+            return self._status("device", DiagnosticStatus.WARN, f"a stage has run for {stalled:.1f} s", values)
+        return self._status("device", DiagnosticStatus.OK, "as planned", values)
+
+    def _grew(self, what: str, count: int) -> bool:
+        """Whether a count is larger than in the report before; the first one is none to compare with."""
+        before, self._before[what] = self._before.get(what, count), count
+        return count > before
 
     def _status(self, name: str, level: bytes, message: str, values: Mapping[str, object]) -> DiagnosticStatus:
         pairs = [KeyValue(key=key, value=str(value)) for key, value in values.items()]
         own = self._node.get_fully_qualified_name().lstrip("/")
         return DiagnosticStatus(level=level, name=f"{own}: {name}", message=message, hardware_id=own, values=pairs)
+
+
+def _resident() -> int:
+    """Bytes of the process that are in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -29,12 +29,14 @@ from flashrt_ros.node.policy_diagnostics import PolicyDiagnostics
 from flashrt_ros.node.policy_messages import chunk_message
 from flashrt_ros.node.policy_parameters import PARAMETERS, capsule_folder, read_settings, recorder_settings
 from flashrt_ros.node.policy_run import End
+from flashrt_ros.node.rate_limit import RateLimit
 from flashrt_ros.node.recorder import Recorder
 from flashrt_ros.node.recorder_service import serve_recorder
 from flashrt_ros.node.recorder_topics import recorded_topics
 from flashrt_ros.node.request_log import RequestLog
 from flashrt_ros.node.run import BROKEN
 from flashrt_ros.node.run_policy import RunPolicy
+from flashrt_ros.node.run_services import RunServices
 from flashrt_ros.node.verbs import Verbs
 from flashrt_ros.policy.action_map import ActionMap
 from flashrt_ros.policy.contract import Contract, load_contract
@@ -68,15 +70,18 @@ class PolicyNode(AsyncManagedNode):
 
     def _serve(self) -> None:
         log = RequestLog(self._bridge, self.get_parameter("remembered_requests").value)
-        self._verbs = Verbs(self, log, self._control, self._motion, self._active_mind)
-        CapsuleServices(self, log, capsule_folder(self), self._active_mind)
+        limit = RateLimit(self.get_parameter("rate_limit").value)
+        samples = self.get_parameter("sample_limit").value
+        self._verbs = Verbs(self, log, limit, self._control, self._motion, self._active_mind, samples)
+        CapsuleServices(self, log, limit, capsule_folder(self), self._active_mind)
         patience = self.get_parameter("observation_timeout").value
         self._runs = RunPolicy(
-            self, self._bridge, log, self._control, self._motion, self._active_mind, patience, self._on_aborted
+            self, self._bridge, log, limit, self._control, self._motion, self._active_mind, patience, self._on_aborted
         )
-        serve_recorder(self, log, self._bridge, self._active_mind)
+        RunServices(self, log, limit, self._runs)
+        serve_recorder(self, log, limit, self._bridge, self._active_mind)
         self._chunks = self.create_publisher(msg.ActionChunk, "~/action_chunk", qos.CHUNK)
-        self._diagnostics = PolicyDiagnostics(self, self._control)
+        self._diagnostics = PolicyDiagnostics(self, self._control, limit)
         self.create_subscription(msg.Executed, "command/executed", self._on_executed, qos.EXECUTED)
         self.create_timer(1.0 / self.get_parameter("heartbeat_rate").value, self._control.beat, clock=self.steady_clock)
         self.create_timer(_WATCH_PERIOD, self._watch, clock=self.steady_clock)
@@ -196,7 +201,7 @@ class PolicyNode(AsyncManagedNode):
             return
         if tick.active:
             control.opened = True
-        self._diagnostics.queue_depth = tick.remaining
+        self._diagnostics.note_tick(tick, control.opened)
         mind.inference.on_executed(tick)
         run.on_executed(tick, mind, control)
 
@@ -250,7 +255,7 @@ class PolicyNode(AsyncManagedNode):
             self._runs.run.watch(mind, self._control)
 
     def _report(self) -> None:
-        self._diagnostics.publish(self._mind, self._verbs.last_restore)
+        self._diagnostics.publish(self._mind, self._verbs.last_restore, self._runs.trouble)
 
     def _end_broken(self, what: str) -> NoReturn:
         """End the process: command_node does the safety action, and a new process restores what is durable."""

@@ -11,7 +11,8 @@ from flashrt_ros.node.inference import Inferred
 from flashrt_ros.node.interfaces import msg
 from flashrt_ros.node.mind import Mind
 from flashrt_ros.node.stamps import duration_of, from_nanoseconds
-from flashrt_ros.policy.session import VerbReport
+from flashrt_ros.policy.sampling import Sample
+from flashrt_ros.policy.session import Chunk, VerbReport
 from flashrt_ros.runtime.errors import FlashrtError
 
 
@@ -56,3 +57,9 @@ def chunk_message(mind: Mind, inferred: Inferred, *, epoch: int, chunk_id: int, 
         position=chunk.boundary.cursors.get("position", 0),
         exact=inferred.exact,
     )
+
+
+def sample_message(mind: Mind, sample: Sample, now: int) -> msg.ActionChunk:
+    """Return a chunk that nobody executes: of epoch and id 0, which command_node drops; `now` in ns of ROS time."""
+    chunk = Chunk(sample.actions, 0, 0, sample.boundary)
+    return chunk_message(mind, Inferred(chunk, sample.boundary.stamp), epoch=0, chunk_id=0, now=now)

@@ -42,6 +42,10 @@ PARAMETERS = (
     Parameter("recorder.memory", 256, "Memory for the messages that it keeps, MiB.", low=1, high=1 << 20),
     Parameter("recorder.folder", "", "Folder of incidents; empty: beside capsule_folder, with .incidents behind it."),
     Parameter("recorder.folder_limit", 2048, "Size of all incidents together, MiB; the newest stays.", 1, 1 << 24),
+    Parameter(
+        "rate_limit", 100.0, "Calls a second of each verb that copies, computes or writes; more are BUSY.", 0.1, 1e4
+    ),
+    Parameter("sample_limit", 16, "Chunks that one call of ~/sample_actions may ask for.", low=1, high=256),
     Parameter("remembered_requests", 256, "Answered requests whose id is remembered.", low=1, high=1 << 16),
 )
 

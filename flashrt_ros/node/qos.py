@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from rclpy.duration import Duration
-from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.qos import DurabilityPolicy, LivelinessPolicy, QoSProfile, ReliabilityPolicy
 
 LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 """`policy/state` and `command/gate`: the newest value, for late joiners too."""
@@ -16,8 +16,14 @@ EXECUTED = QoSProfile(depth=100, reliability=ReliabilityPolicy.RELIABLE, durabil
 CHUNK = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 """`policy/action_chunk`: likewise for its answer; old chunks are told by their epoch."""
 
-HEARTBEAT = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, deadline=Duration(seconds=2.0))
-"""Both nodes' heartbeats come once a second at least; the middleware notices where they do not."""
+HEARTBEAT = QoSProfile(
+    depth=1,
+    reliability=ReliabilityPolicy.RELIABLE,
+    deadline=Duration(seconds=2.0),
+    liveliness=LivelinessPolicy.AUTOMATIC,
+    liveliness_lease_duration=Duration(seconds=2.0),
+)
+"""Both nodes' heartbeats come once a second at least; the middleware notices where they do not, and a dead process."""
 
 COMMAND = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
 CLOCK = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)

@@ -29,7 +29,7 @@ class Topic:
 
 def recorded_topics(contract: Contract) -> tuple[Topic, ...]:
     """The topics of both nodes, the robot's command and, where it is in lockstep, the clock."""
-    command, _ = command_message(contract.action)
+    command, _ = command_message(contract.action, contract.action.joints)
     topics = (
         Topic("~/state", msg.PolicyState, qos.LATCHED),
         Topic("~/action_chunk", msg.ActionChunk, qos.CHUNK),

@@ -12,6 +12,7 @@ from typing import Any
 from rclpy.task import Future
 
 from flashrt_ros.node.executor_bridge import ExecutorBridge
+from flashrt_ros.node.request_bounds import check_bounds
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 
@@ -38,8 +39,9 @@ class RequestLog:
         An empty id is not checked.
 
         Raises:
-            FlashrtError: BAD_REQUEST, the id belongs to a different request.
+            FlashrtError: BAD_REQUEST, the id belongs to a different request; a field is too large.
         """
+        check_bounds(request)
         request_id = request.request_id
         if not request_id:
             return await work()

@@ -16,6 +16,7 @@ from rclpy.qos import qos_policy_name_from_kind
 _DEADLINE = "deadline missed"
 _QOS = "incompatible QoS"
 _GONE = "publisher gone"
+_NOT_ALIVE = "liveliness lost"
 
 _PUBLISHER_EVENTS = (
     (_DEADLINE, PublisherEvent.RCL_PUBLISHER_OFFERED_DEADLINE_MISSED),
@@ -24,7 +25,8 @@ _PUBLISHER_EVENTS = (
 _SUBSCRIPTION_EVENTS = (
     (_DEADLINE, SubscriptionEvent.RCL_SUBSCRIPTION_REQUESTED_DEADLINE_MISSED),
     (_QOS, SubscriptionEvent.RCL_SUBSCRIPTION_REQUESTED_INCOMPATIBLE_QOS),
-    (_GONE, SubscriptionEvent.RCL_SUBSCRIPTION_LIVELINESS_CHANGED),
+    (_NOT_ALIVE, SubscriptionEvent.RCL_SUBSCRIPTION_LIVELINESS_CHANGED),
+    (_GONE, SubscriptionEvent.RCL_SUBSCRIPTION_MATCHED),
 )
 
 
@@ -70,8 +72,16 @@ def _look(watched: _Watched) -> bool:
         status = watched.event.take_event()
     if status is None:
         return False
-    news = max(0, -status.alive_count_change) if watched.what == _GONE else status.total_count_change
+    news = _count(watched.what, status)
     if watched.what == _QOS and news:
         watched.detail = f" ({qos_policy_name_from_kind(status.last_policy_kind)})"
     watched.seen += news
     return news > 0
+
+
+def _count(what: str, status: Any) -> int:
+    if what == _NOT_ALIVE:
+        return max(0, status.not_alive_count_change)
+    if what == _GONE:
+        return max(0, -status.current_count_change)
+    return int(status.total_count_change)

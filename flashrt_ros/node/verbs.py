@@ -13,7 +13,8 @@ from flashrt_ros.node.interfaces import srv
 from flashrt_ros.node.mind import Mind
 from flashrt_ros.node.motion import Motion
 from flashrt_ros.node.policy_control import PolicyControl
-from flashrt_ros.node.policy_messages import fill_report
+from flashrt_ros.node.policy_messages import fill_report, sample_message
+from flashrt_ros.node.rate_limit import RateLimit
 from flashrt_ros.node.request_log import RequestLog
 from flashrt_ros.node.service_server import serve
 from flashrt_ros.policy.session import EPISODE_START, Mode, VerbReport
@@ -21,24 +22,35 @@ from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 
 class Verbs:
-    """`~/snapshot` and `~/fork` never disturb a goal; `~/restore`, `~/rollback` and `~/reset` close the gate first."""
+    """`~/snapshot`, `~/fork` and `~/sample_actions` never disturb a goal.
+
+    `~/restore`, `~/rollback` and `~/reset` close the gate first.
+    """
 
     def __init__(
-        self, node: Node, log: RequestLog, control: PolicyControl, motion: Motion, mind: Callable[[], Mind]
+        self,
+        node: Node,
+        log: RequestLog,
+        limit: RateLimit,
+        control: PolicyControl,
+        motion: Motion,
+        mind: Callable[[], Mind],
+        sample_limit: int,
     ) -> None:
-        """`mind` raises INACTIVE while the node does not serve."""
+        """`mind` raises INACTIVE while the node does not serve; `sample_limit`: chunks of one call."""
         self._node = node
         self._control = control
         self._motion = motion
         self._mind = mind
+        self._sample_limit = sample_limit
         self.last_restore = "none"
         """What the newest restore, rollback or reset did."""
-        serve(node, log, srv.Snapshot, "~/snapshot", self._snapshot)
-        serve(node, log, srv.Fork, "~/fork", self._fork)
-        serve(node, log, srv.Restore, "~/restore", self._restore)
-        serve(node, log, srv.Rollback, "~/rollback", self._rollback)
-        serve(node, log, srv.Reset, "~/reset", self._reset)
-        serve(node, log, srv.SampleActions, "~/sample_actions", self._sample_actions)
+        serve(node, log, srv.Snapshot, "~/snapshot", self._snapshot, limit=limit)
+        serve(node, log, srv.Fork, "~/fork", self._fork, limit=limit)
+        serve(node, log, srv.Restore, "~/restore", self._restore, limit=limit)
+        serve(node, log, srv.Rollback, "~/rollback", self._rollback, limit=limit)
+        serve(node, log, srv.Reset, "~/reset", self._reset, limit=limit)
+        serve(node, log, srv.SampleActions, "~/sample_actions", self._sample_actions, limit=limit)
 
     async def _snapshot(self, request: srv.Snapshot.Request, response: srv.Snapshot.Response) -> Any:
         self._mind().keeper.tiers.check_new(request.name)
@@ -89,7 +101,15 @@ class Verbs:
         return filled
 
     async def _sample_actions(self, request: srv.SampleActions.Request, response: srv.SampleActions.Response) -> Any:
-        raise FlashrtError(ErrorCode.NOT_SUPPORTED, "sample_actions is declared, and not built yet")
+        seeds = [int(seed) for seed in request.seeds]
+        if not 1 <= len(seeds) <= self._sample_limit:
+            raise FlashrtError(
+                ErrorCode.BAD_REQUEST, f"{len(seeds)} seeds; give 1 to {self._sample_limit} (parameter sample_limit)"
+            )
+        mind = self._mind()
+        samples = await mind.device.run_idle(mind.session.sampling(seeds))
+        response.chunks = [sample_message(mind, sample, self._now()) for sample in samples]
+        return response
 
     async def _save(self, response: Any, work: Callable[[Mind], VerbReport]) -> Any:
         mind = self._mind()

@@ -152,6 +152,12 @@ class ActionQueue:
             raise ValueError("no chunk is staged")
         return self.staged.rows[self.staged.start]
 
+    def ahead(self, count: int) -> NDArray[np.float64]:
+        """Return the next rows, `count` at most, [rows, joints]; they stay in the queue."""
+        if self._running is None:
+            raise ValueError("no chunk is in execution")
+        return self._running.rows[self.cursor : self.cursor + count]
+
     def take(self, tick: int) -> NDArray[np.float64] | None:
         """Return the next row [joints] for the tick at `tick` ns, or None where none is left."""
         if self._running is None or self.cursor >= len(self._running.rows):

@@ -72,6 +72,8 @@ def _lockstep(value: Value | None, observation: Observation, action: Action) -> 
         value.refuse(f"needs commands with a stamp, and {command.type} has none; use {STAMPED_COMMAND_TYPES[0]}")
     if command.handover != "point":
         value.refuse("the robot waits for the command of each tick; use action.command.handover: point")
+    if any(group.action == "release" for group in action.safety):
+        value.refuse("the robot waits for the command of each tick, and a released joint gets none; use hold")
     if action.strategy != "async":
         value.refuse(f"has its own fixed delay, apply_after; take action.strategy {action.strategy} out")
     for source in observation.sources:

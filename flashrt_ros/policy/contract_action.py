@@ -12,7 +12,7 @@ from flashrt_ros.policy.yaml_reader import Section, Value
 
 TRAJECTORY = "trajectory_msgs/msg/JointTrajectory"
 COMMAND_TYPES = ("sensor_msgs/msg/JointState", "std_msgs/msg/Float64MultiArray", TRAJECTORY)
-STAMPED_COMMAND_TYPES = ("sensor_msgs/msg/JointState", TRAJECTORY)
+STAMPED_COMMAND_TYPES = NAMED_COMMAND_TYPES = ("sensor_msgs/msg/JointState", TRAJECTORY)
 ACTION_MODES = ("delta", "absolute")
 STRATEGIES = ("sync", "async", "rtc")
 HANDOVERS = ("point", "trajectory")
@@ -94,6 +94,7 @@ def read_action(section: Section, observation: Observation) -> Action:
     """Check the section `action`; what it commands must be among what is observed."""
     joints = _joints(section.take("joints"), observation)
     rate = section.take("rate").as_number(above=0.0)
+    command = _command(section.take("command").as_section())
     action = Action(
         joints=joints,
         rate=rate,
@@ -101,8 +102,8 @@ def read_action(section: Section, observation: Observation) -> Action:
         limits=_limits(section.take("limits").as_section(), joints, rate),
         start_tolerance=section.take("start_tolerance").as_number(above=0.0),
         threshold=section.take("threshold").as_count(least=0),
-        command=_command(section.take("command").as_section()),
-        safety=_safety(section.take("safety"), joints),
+        command=command,
+        safety=_safety(section.take("safety"), joints, command),
         strategy=choice_of(section.take_if_given("strategy"), STRATEGIES, "async"),
         outputs=_outputs(section.take_if_given("outputs"), joints),
         conversions=tuple(observation.conversion(joint) for joint in joints),
@@ -148,7 +149,7 @@ def _command(section: Section) -> Command:
     return Command(topic, kind, handover, longest)
 
 
-def _safety(value: Value, joints: tuple[str, ...]) -> tuple[SafetyGroup, ...]:
+def _safety(value: Value, joints: tuple[str, ...], command: Command) -> tuple[SafetyGroup, ...]:
     if value.is_text:
         return (SafetyGroup(joints, _safety_action(value)),)
     section = value.as_section()
@@ -162,6 +163,11 @@ def _safety(value: Value, joints: tuple[str, ...]) -> tuple[SafetyGroup, ...]:
     missing = [name for name in joints if name not in named]
     if missing:
         listed.refuse(f"{quoted(missing)} of action.joints is in no group; say what happens to it")
+    if len({group.action for group in groups}) > 1 and command.type not in NAMED_COMMAND_TYPES:
+        listed.refuse(
+            f"a command of {command.type} holds every joint, so that some cannot be released while others are held; "
+            f"give all groups the same action, or use {NAMED_COMMAND_TYPES[0]}"
+        )
     return groups
 
 

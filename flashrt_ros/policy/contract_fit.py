@@ -13,10 +13,26 @@ from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 
 def check_fit(contract: Contract, config: HybridConfig) -> None:
-    """Raise BAD_CONTRACT unless the contract gives what the policy takes, and takes what it gives."""
+    """Raise BAD_CONTRACT unless the contract gives what the policy takes, and takes what it gives.
+
+    NOT_SUPPORTED for a strategy that the policy does not have.
+    """
     found = misfits(contract, config)
     if found:
         raise FlashrtError(ErrorCode.BAD_CONTRACT, f"{contract.file}: {'; '.join(found)}")
+    lacking = unsupported(contract, config)
+    if lacking:
+        raise FlashrtError(ErrorCode.NOT_SUPPORTED, f"{contract.file}: {lacking}")
+
+
+def unsupported(contract: Contract, config: HybridConfig) -> str:
+    """Say which strategy of the contract the policy does not have; empty: it has it."""
+    if contract.action.strategy != "rtc":
+        return ""
+    return (
+        "action.strategy is rtc, which needs a head that denoises a chunk around the rows of the one before; the "
+        f"checkpoint {config.name} has a GR00T head, which cannot. Use async"
+    )
 
 
 def misfits(contract: Contract, config: HybridConfig) -> list[str]:

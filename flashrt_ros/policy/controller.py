@@ -24,6 +24,7 @@ from flashrt_ros.policy.latency_tracker import LatencyTracker
 from flashrt_ros.policy.limits import Saturation
 from flashrt_ros.policy.measured_joints import MeasuredJoints
 from flashrt_ros.policy.plausibility import Plausibility
+from flashrt_ros.policy.safety import SafetyAction
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,8 @@ class ExecutedTick:
 class Output(Protocol):
     """Where a controller's results go, in the order in which they happen."""
 
-    def command(self, stamp: int, positions: NDArray[np.float64]) -> None:
-        """Send joint targets [joints] to the robot; `stamp` is the tick's time, ns."""
+    def command(self, stamp: int, rows: NDArray[np.float64]) -> None:
+        """Send joint targets [rows, joints] to the robot, for the tick at `stamp` ns and those after it."""
         ...
 
     def safety(self, stamp: int, positions: NDArray[np.float64]) -> None:
@@ -69,6 +70,7 @@ class Controller(ABC):
         self.gate = gate
         self.queue = ActionQueue(action.period)
         self.saturation = Saturation(action.joints, action.limits)
+        self.safety = SafetyAction(action.joints, action.safety)
         self.joints = MeasuredJoints(action.joints, max_age_of(contract.observation.sources_of(action.joints)))
         self.latency = LatencyTracker()
         self.steps = 0
@@ -77,29 +79,38 @@ class Controller(ABC):
         self.late_chunks = 0
         """How often the rows of an open gate ran out before the next chunk came."""
         self.late_ticks = 0
-        """Ticks of an open gate without a row to run."""
+        """Ticks of an open gate without a row to run, where there should have been one."""
         self.holds = 0
         """Safety actions that were sent."""
         self._contract = contract
         self._action = action
         self._output = output
         self._now = now
+        self._waits_between = action.strategy == "sync"
+        self._handed_over = max(1, int(action.command.max_handover * 1e9 / action.period + 1e-6))
+        self._out_of_rows = False
         self._asked_at: int | None = None
         self._newest_chunk = 0
         self._commanded: NDArray[np.float64] | None = None
         self._plausibility = Plausibility(action.joints, action.limits, action.period, action.start_tolerance)
+
+    @property
+    def holding(self) -> bool:
+        """Whether the arm is held because of trouble while the policy still means to run."""
+        return self.gate.running and (self.gate.fault or (self.gate.open and self._out_of_rows))
 
     # ---- events ----
 
     def activate(self) -> None:
         """Let the next RUNNING arm the gate."""
         self.gate.active = True
+        self.gate.fault = False  # whoever activates has seen it
         self._explain("spent: a newer epoch arms the gate" if self.gate.running else "held")
         self._wake()
 
-    def deactivate(self) -> None:
-        """Close the gate for good: with the safety action where it was open."""
-        self._close("inactive")
+    def deactivate(self, fault: str = "") -> None:
+        """Close the gate for good: with the safety action where it was open. `fault`: why nobody asked for it."""
+        self._close(f"inactive: {fault}" if fault else "inactive", fault=bool(fault))
         self.gate.active = False
 
     def policy_state(self, epoch: int, *, running: bool, step_limit: int, reason: str) -> None:
@@ -223,15 +234,26 @@ class Controller(ABC):
         """Command the joints once as they are measured, outside their limits too: a hold is no travel."""
 
     def _send(self, tick: int, positions: NDArray[np.float64]) -> None:
-        self._output.command(tick, positions)
+        self._output.command(tick, self._rows_from(positions))
+
+    def _rows_from(self, positions: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return this tick's targets, and those behind them that the contract hands over with them."""
+        count = self._handed_over - 1
+        if self.gate.step_limit:
+            count = min(count, self.gate.step_limit - self.steps)
+        if count <= 0:
+            return positions[None]
+        return np.concatenate([positions[None], self.saturation.path(self.queue.ahead(count), positions)])
 
     def _send_safety(self, tick: int, positions: NDArray[np.float64]) -> None:
         self.holds += 1
-        self._output.safety(tick, positions)
+        if self.safety.joints:
+            self._output.safety(tick, positions)
 
     def _miss(self, tick: int) -> None:
         """Note a tick of an open gate without a row to run."""
-        self.late_ticks += 1
+        self._out_of_rows = True
+        self.late_ticks += not self._waits_between
 
     @abstractmethod
     def _is_stale(self, observation_stamp: int, horizon: int) -> bool:
@@ -260,6 +282,7 @@ class Controller(ABC):
         row = queue.take(tick) if gate.open else None
         if row is not None and self._commanded is not None:
             self._commanded = self.saturation.apply(row, self._commanded)
+            self._out_of_rows = False
             self.steps += 1
             self._send(tick, self._commanded)
         elif gate.open:
@@ -287,8 +310,8 @@ class Controller(ABC):
             self._close(f"start_tolerance: {refusal}", fault=True)
             return False
         self._commanded = measured
-        self._plausibility.restart()
-        self._implausible()
+        self._out_of_rows = False
+        self._plausibility.begin(measured, self.joints.stamp)
         self.gate.pass_commands()
         self._output.gate(self.gate.state)
         return True
@@ -309,7 +332,7 @@ class Controller(ABC):
 
     def _report(self, tick: int, *, active: bool, may_ask: bool = True) -> None:
         queue = self.queue
-        infer = may_ask and self._needs_inference()
+        infer = may_ask and self._needs_inference(active)
         if infer:
             self._asked_at = tick
         self._output.executed(
@@ -318,12 +341,15 @@ class Controller(ABC):
             )
         )
 
-    def _needs_inference(self) -> bool:
+    def _needs_inference(self, active: bool) -> bool:
         if not self.gate.armed or self._asked_at is not None or self.queue.staged is not None:
             return False
         left = self.queue.remaining
-        enough = 0 < self.gate.step_limit <= self.steps + left
-        return left <= self._action.threshold and not enough
+        if 0 < self.gate.step_limit <= self.steps + left:
+            return False
+        if self._waits_between:
+            return left == 0 and not active  # the arm has got to the last row when the next observation is taken
+        return left <= self._action.threshold
 
     # ---- closing ----
 

@@ -44,6 +44,9 @@ CHUNK: tuple[Scope, ...] = ("chunk",)
 ROOT_SCOPES: tuple[Scope, ...] = ("history", "generator", "chunk")
 """What a recipe's root must carry when older inputs are let go; the context is built from inputs alone."""
 
+EVENTS_AN_OBSERVATION = 256
+"""How many chunks, keys and instructions may follow one observation: each stays in the recipe."""
+
 
 class Episode:
     """Applies events to the live state, inside the session's transaction.
@@ -68,8 +71,11 @@ class Episode:
         """Do what the event says and commit the boundary behind it.
 
         Raises:
-            FlashrtError: NOT_BEGUN; BAD_INSTRUCTION; BAD_OBSERVATION; NOT_FINITE, a stage made a NaN.
+            FlashrtError: NOT_BEGUN; BAD_INSTRUCTION; BAD_OBSERVATION; NOT_FINITE, a stage made a NaN; BAD_REQUEST, too
+                much was asked for since the newest observation.
         """
+        if isinstance(event, Act | Instruct | Rekey):
+            self._check_recipe()
         match event:
             case Begin():
                 return self._begin(event)
@@ -174,6 +180,16 @@ class Episode:
         key = int(generator[0]) if event.seed is None else key_from_seed(event.seed)
         generator[0] = fold_retry(key, event.retry)
         return self._amend(event)
+
+    def _check_recipe(self) -> None:
+        """Raise BAD_REQUEST rather than let the recipe grow for as long as nothing is observed."""
+        head = self.live.head
+        if head is not None and head.recipe.events_since_observation() >= EVENTS_AN_OBSERVATION:
+            raise FlashrtError(
+                ErrorCode.BAD_REQUEST,
+                f"{EVENTS_AN_OBSERVATION} inputs follow the newest observation, and the recipe keeps each: observe, or "
+                "restore, before the next; sample draws any number of chunks from one observation",
+            )
 
     def _run(self, work: Work) -> None:
         plan = self.live.plan

@@ -38,6 +38,17 @@ class Saturation:
 
         From a `before` outside the position limits, it goes a step towards them, or as far as the nearest limit is.
         """
-        bounded = np.clip(np.clip(row, before - self._step, before + self._step), self._low, self._high)
+        bounded = self._bound(row, before)
         self._saturated += np.abs(bounded - row) > _ROUNDING
         return bounded
+
+    def path(self, rows: NDArray[np.float64], before: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return `rows` [rows, joints] bounded as they will be one behind the other; counted when they run."""
+        bounded = np.clip(rows, self._low, self._high)
+        if (np.abs(np.diff(bounded, axis=0, prepend=before[None])) > self._step).any():
+            for index, row in enumerate(rows):
+                before = bounded[index] = self._bound(row, before)
+        return bounded
+
+    def _bound(self, row: NDArray[np.float64], before: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.clip(np.clip(row, before - self._step, before + self._step), self._low, self._high)

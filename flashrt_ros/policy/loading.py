@@ -95,9 +95,9 @@ def warm_up(plan: Plan, model: Hybrid) -> None:
     plan.clear_faults()
     for count in range(config.max_instruction_tokens, 0, -1):
         tokens = np.zeros(count, np.int64)
-        steps = [
-            step for work in (model.instruct(tokens), model.observe(seen, tokens), model.act()) for step in work.steps
-        ]
+        segments = [step for work in (model.instruct(tokens), model.observe(seen, tokens)) for step in work.steps]
+        drawn = [work for work in (model.act(), model.sample(0, 0)) if not cold.isdisjoint(s.stage for s in work.steps)]
+        steps = [*segments, *(step for work in drawn for step in work.steps)]
         if cold.isdisjoint(step.stage for step in steps):
             continue
         for step in steps:

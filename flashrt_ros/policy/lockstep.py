@@ -95,7 +95,7 @@ class LockstepController(Controller):
         if safety:
             self._output.safety(tick, positions)
         elif self.gate.open:
-            self._output.command(tick, positions)
+            self._output.command(tick, positions[None])
 
     def _wake(self) -> None:
         tick, measured = self._waiting, self.joints.positions

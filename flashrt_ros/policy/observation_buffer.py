@@ -135,20 +135,19 @@ class ObservationBuffer:
         """Take stamp and value of each part, all stamped after `after` and fresh at `now` (ns).
 
         A part aligned "hold" or "drop" gives its newest value, and "drop" gives each value once. One aligned "asof"
-        gives the newest that is not newer than the oldest of the others.
+        gives the newest that is not newer than the oldest part.
 
         Raises:
             FlashrtError: BAD_OBSERVATION, naming each part that is not there and why.
         """
         self._complain({key: self._trouble(part, after, now) for key, part in self.parts.items()})
         newest = {key: part.values[-1] for key, part in self.parts.items()}
-        others = [newest[key][0] for key, part in self.parts.items() if part.align != "asof"]
-        instant = min(others or [stamp for stamp, _ in newest.values()])
+        instant = min(stamp for stamp, _ in newest.values())
         parts, troubles = {}, {}
         for key, part in self.parts.items():
             held = part.as_of(instant) if part.align == "asof" else newest[key]
             if held is None:
-                troubles[key] = f"nothing as old as the oldest other part, stamped {instant / 1e9:.3f} s, is held"
+                troubles[key] = f"nothing as old as the oldest part, stamped {instant / 1e9:.3f} s, is held"
             else:
                 troubles[key] = self._unfit(part, held[0], after, now)
                 parts[key] = held

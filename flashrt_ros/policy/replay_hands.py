@@ -33,7 +33,7 @@ _CHUNK_FAULTS = {"start_tolerance", "bad_chunk"}
 
 @dataclass(frozen=True, slots=True)
 class SentCommand:
-    """Joint targets [joints] of a tick; `safety`: sent by a closed gate."""
+    """Joint targets [joints] of a tick; `safety`: the safety action, for the joints that are held."""
 
     positions: NDArray[np.float64]
     safety: bool
@@ -45,20 +45,22 @@ class Hands:
 
     Attributes:
         guessed: ticks whose measured joints are not known.
+        held: columns of the joints that a safety action names.
     """
 
     commands: dict[int, SentCommand] = field(default_factory=dict)
     ticks: dict[int, ExecutedTick] = field(default_factory=dict)
     gates: list[GateState] = field(default_factory=list)
     guessed: set[int] = field(default_factory=set)
+    held: Sequence[int] = ()
 
-    def command(self, stamp: int, positions: NDArray[np.float64]) -> None:
-        """Take a command."""
-        self.commands[stamp] = SentCommand(np.array(positions), safety=False)
+    def command(self, stamp: int, rows: NDArray[np.float64]) -> None:
+        """Take a command; what is handed over with it will be commanded itself."""
+        self.commands[stamp] = SentCommand(np.array(rows[0]), safety=False)
 
     def safety(self, stamp: int, positions: NDArray[np.float64]) -> None:
         """Take a safety action."""
-        self.commands[stamp] = SentCommand(np.array(positions), safety=True)
+        self.commands[stamp] = SentCommand(positions[list(self.held)], safety=True)
 
     def executed(self, tick: ExecutedTick) -> None:
         """Take a tick; the last word on it counts."""
@@ -136,6 +138,7 @@ def _controller(contract: Contract, first: Any, epoch: int, hands: Hands, clock:
         controller = LockstepController(contract, hands, gate, lambda: clock.now, contract.lockstep.apply_after)
     else:
         controller = TimedController(contract, hands, gate, lambda: clock.now)
+    hands.held = controller.safety.columns
     controller.activate()
     controller.policy_state(epoch, running=False, step_limit=0, reason="")
     return controller
@@ -312,13 +315,15 @@ def _gate_state(m: Any) -> GateState:
 
 
 def _command(message: Any, joints: tuple[str, ...]) -> tuple[int, NDArray[np.float64]] | None:
-    """Stamp and positions in the contract's order; None for a type without a stamp."""
+    """Stamp, and positions of the joints that it names in the contract's order; None for a type without a stamp."""
     if not hasattr(message, "header"):
         return None
     names = message.name if hasattr(message, "name") else message.joint_names
     values = message.position if hasattr(message, "position") else message.points[0].positions
     by_name = dict(zip(names, values, strict=True))
-    return stamp_of(message.header.stamp), np.array([by_name[joint] for joint in joints], np.float64)
+    return stamp_of(message.header.stamp), np.array(
+        [by_name[joint] for joint in joints if joint in by_name], np.float64
+    )
 
 
 def _hold(controller: Controller) -> None:

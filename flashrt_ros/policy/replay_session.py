@@ -58,6 +58,20 @@ class RecordedSession(Session):
         self._listener = listener
         self._manifest = manifest_sha256(policy.manifest())
         self._told = 0
+        self._withheld: list[Done] | None = None
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """As Session.together; the listener is told when all of it is committed, and of nothing where it is not."""
+        self._withheld = []
+        try:
+            with super().together():
+                yield
+            withheld = self._withheld
+        finally:
+            self._withheld = None
+        for done in withheld:
+            self._deliver(done)
 
     def begin(self, instruction: str, seed: int = 0, retry: int = 0) -> VerbReport:
         """As Session.begin; `reset` comes here too."""
@@ -149,12 +163,10 @@ class RecordedSession(Session):
         self._tell(Record(verb, **said), result, began)
 
     def _tell(self, record: Record, result: _Result, began: float) -> None:
-        self._told += 1
         # What a snapshot holds is the committed boundary, also while a verb in progress has gone on from there.
         head = result.capsule.boundary if record.verb == "snapshot" and result.capsule is not None else self.head
         record = replace(
             record,
-            sequence=self._told,
             delay=round((time.perf_counter() - began) * 1e9),
             capsule=result.capsule.name if result.capsule is not None else record.capsule,
             act_index=result.chunk.act_index if result.chunk is not None else record.act_index,
@@ -168,4 +180,13 @@ class RecordedSession(Session):
                 boundary_kind=head.kind,
                 position=head.cursors.get("position", 0),
             )
-        self._listener.done(Done(record, head, result.observation, result.chunk, result.capsule))
+        done = Done(record, head, result.observation, result.chunk, result.capsule)
+        # A snapshot may be taken between two stages of verbs together; it holds what was before them.
+        if self._withheld is None or record.verb == "snapshot":
+            self._deliver(done)
+        else:
+            self._withheld.append(done)
+
+    def _deliver(self, done: Done) -> None:
+        self._told += 1
+        self._listener.done(replace(done, record=replace(done.record, sequence=self._told)))

@@ -17,6 +17,7 @@ from flashrt_ros.policy.generator import seed_from_key
 from flashrt_ros.policy.loading import Policy
 from flashrt_ros.policy.names import check_name
 from flashrt_ros.policy.processing import Observation
+from flashrt_ros.policy.sampling import Sample, Sampling
 from flashrt_ros.policy.store import CapsuleStore
 from flashrt_ros.runtime.capsule import Capsule
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
@@ -86,6 +87,8 @@ class Session:
         """Called with the head behind each verb that may have changed it, on the session's thread."""
         self.live = LiveState(policy.plan, journal_bytes)
         self._episode = Episode(policy, self.live, self.store, between_stages)
+        self._between_stages = between_stages
+        self._together = False
 
     @property
     def head(self) -> Boundary | None:
@@ -153,6 +156,20 @@ class Session:
     def reseed(self, seed: int) -> None:
         """Key the generator anew, to ask from the same boundary what other noise would have given."""
         self._episode.apply(Rekey(seed=seed))
+
+    def sample(self, seeds: Sequence[int]) -> list[Sample]:
+        """Draw a chunk for each seed from the newest observation; nothing of the session changes.
+
+        Each is denoised as `act` would with that seed as the generator's key.
+
+        Raises:
+            FlashrtError: BAD_REQUEST, no seeds; NOT_BEGUN; NOT_FINITE.
+        """
+        return self.sampling(seeds)()
+
+    def sampling(self, seeds: Sequence[int]) -> Sampling:
+        """The same as a job that gives way to others between its stages; to be called on the session's thread."""
+        return Sampling(self.policy, self.live, self._between_stages, seeds)
 
     def reset(self, instruction: str = "", seed: int | None = None) -> VerbReport:
         """Return to the start of the episode, or begin another instruction; None keeps the seed."""
@@ -273,6 +290,17 @@ class Session:
         return {spec.name: sha256(b.live_bytes(spec.name, cursors).cpu().numpy().data) for spec in b.state()}
 
     @contextmanager
+    def together(self) -> Iterator[None]:
+        """Make one of the verbs inside: what any of them raises leaves the session where it was before the first."""
+        with self.live.transaction(self._row_sources):
+            self._together = True
+            try:
+                yield
+            finally:
+                self._together = False
+        self.on_head(self._episode.require_head())
+
+    @contextmanager
     def _verb(self) -> Iterator[Callable[[], VerbReport]]:
         started, episode = time.perf_counter(), self._episode
         episode.prefilled, episode.copied, episode.note = 0, 0, ""
@@ -284,7 +312,8 @@ class Session:
 
         with self.live.transaction(self._row_sources):
             yield report
-        self.on_head(episode.require_head())
+        if not self._together:
+            self.on_head(episode.require_head())
 
     def _apply(self, mode: Mode) -> None:
         if mode == Mode.REOBSERVE:

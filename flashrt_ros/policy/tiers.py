@@ -76,7 +76,7 @@ class CapsuleTiers:
 
     def on_disk(self, name: str) -> bool:
         """Whether the folder has a file of that name, or soon has; one that is being deleted does not count."""
-        return self._writer.file(name) is not None or any(each.name == name for each in self._writer.waiting())
+        return self._writer.file(name) is not None or self._writer.is_coming(name)
 
     def check_new(self, name: str) -> None:
         """Raise DUPLICATE_NAME if a capsule of that name lies on the disk alone; the store knows its own."""

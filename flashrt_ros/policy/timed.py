@@ -27,13 +27,22 @@ class TimedController(Controller):
     def tick(self) -> None:
         """Do one control tick."""
         now = self._now()
-        if self._last_tick is not None and now < self._last_tick - self._action.period:
-            self._time_went_back(self._last_tick, now)
-        self._last_tick = now
+        self._compare_with_last_tick(now)
         if self._asked_at is not None and now - self._asked_at > self._patience:
             self._asked_at = None  # the request was lost, or ended in an error there: ask again
             self.latency.restart()
+            self.late_chunks += self._waits_between and self.gate.open
         self._run_tick(now)
+
+    def _compare_with_last_tick(self, now: int) -> None:
+        before, self._last_tick = self._last_tick, now
+        if before is None:
+            return
+        if now < before - self._action.period:
+            self._time_went_back(before, now)
+        elif self.gate.open and now - before > self.joints.max_age:
+            # This process was stopped, or time leapt: the rows that are left answer a world that is no more.
+            self._close(f"time: no tick for {(now - before) / 1e9:.3f} s", fault=True)
 
     def measured(self, names: Sequence[str], positions: ArrayLike, stamp: int) -> None:
         """Take measured joints, unless newer ones have come; `stamp` in ns.
@@ -69,7 +78,7 @@ class TimedController(Controller):
         """Hold, once, until the late chunk comes."""
         super()._miss(tick)
         if self._moving:
-            self.late_chunks += 1
+            self.late_chunks += not self._waits_between
             self._hold_commanded(tick)
 
     def _is_stale(self, observation_stamp: int, horizon: int) -> bool:

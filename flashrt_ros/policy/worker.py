@@ -17,22 +17,37 @@ from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 Result = TypeVar("Result")
 
 
+class GaveWay(Exception):  # noqa: N818 - no error: the job goes on later
+    """An idle job stops before its next stage, because others wait; it is called again when they are done."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Job:
     run: Callable[[], Any]
     future: Future[Any]
 
-    def do(self) -> None:
-        if not self.future.set_running_or_notify_cancel():
-            return
+    def do(self) -> bool:
+        """Run it. False: it gave way and is to be run again."""
+        if not (self.future.running() or self.future.set_running_or_notify_cancel()):
+            return True
         try:
-            self.future.set_result(self.run())
+            result = self.run()
+        except GaveWay:
+            return False
         except BaseException as raised:
             self.future.set_exception(raised)
+        else:
+            self.future.set_result(result)
+        return True
+
+    def drop(self) -> None:
+        """Complete it without a result, also one that gave way."""
+        if not self.future.cancel():
+            self.future.set_exception(FlashrtError(ErrorCode.CANCELED, "the device thread ends"))
 
 
 class Worker:
-    """Runs jobs one at a time, in order; quick ones also between two stages of a job in progress.
+    """Runs jobs one at a time, in order; quick ones also between two stages of a job in progress, idle ones after all.
 
     Pass `between_stages` to the session whose verbs the jobs call.
     """
@@ -41,8 +56,10 @@ class Worker:
         self._condition = threading.Condition()
         self._jobs: deque[_Job] = deque()
         self._quick: deque[_Job] = deque()
+        self._idle: deque[_Job] = deque()
         self._closing = False
         self._busy = False
+        self._idling = False
         self._canceled = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -61,6 +78,14 @@ class Worker:
         """Queue a job that only reads committed state: it does not wait for the job in progress."""
         return self._add(self._quick, run)
 
+    def submit_idle(self, run: Callable[[], Result]) -> Future[Result]:
+        """Queue a job that keeps nobody waiting for longer than a stage.
+
+        It runs while nothing else does. Where something comes, `between_stages` raises GaveWay out of it, and it is
+        called again behind that: it must find by itself where it was. Neither `preempt` nor a verb cancels it.
+        """
+        return self._add(self._idle, run)
+
     def preempt(self, run: Callable[[], Result]) -> Future[Result]:
         """Cancel the job in progress at its next stage, drop what waits, and run this one first."""
         with self._condition:
@@ -75,13 +100,17 @@ class Worker:
 
         Raises:
             FlashrtError: CANCELED, the job was preempted.
+            GaveWay: the job is an idle one, and others wait.
         """
         while (job := self._pop(self._quick)) is not None:
             job.do()
         with self._condition:
             canceled, self._canceled = self._canceled, False
+            gives_way = self._idling and bool(self._jobs)
         if canceled:
             raise FlashrtError(ErrorCode.CANCELED, "the computation was canceled by a verb; nothing of it was kept")
+        if gives_way:
+            raise GaveWay
 
     def close(self, timeout: float = 5.0) -> None:
         """Cancel what runs and waits, and end the thread.
@@ -90,9 +119,9 @@ class Worker:
             TimeoutError: the stage in progress did not end in time.
         """
         with self._condition:
-            self._closing, self._canceled = True, self._busy
-            for job in (*self._jobs, *self._quick):
-                job.future.cancel()
+            self._closing, self._canceled = True, self._busy or self._idling
+            for job in (*self._jobs, *self._quick, *self._idle):
+                job.drop()
             self._condition.notify_all()
         self._thread.join(timeout)
         if self._thread.is_alive():
@@ -114,11 +143,16 @@ class Worker:
     def _run(self) -> None:
         while True:
             with self._condition:
-                self._condition.wait_for(lambda: self._closing or self._jobs or self._quick)
+                self._condition.wait_for(lambda: self._closing or self._jobs or self._quick or self._idle)
                 if self._closing:
                     return
-                job = (self._quick or self._jobs).popleft()
-                self._busy, self._canceled = True, False
-            job.do()
+                self._idling = not (self._quick or self._jobs)
+                job = (self._quick or self._jobs or self._idle).popleft()
+                self._busy, self._canceled = not self._idling, False
+            done = job.do()
             with self._condition:
-                self._busy = False
+                self._busy = self._idling = False
+                if not done and self._closing:
+                    job.drop()
+                elif not done:
+                    self._idle.appendleft(job)

@@ -144,6 +144,10 @@ class CapsuleWriter:
         """Whether a capsule of that name waits for the disk or is being written."""
         return name in self._waiting or name == self._writing
 
+    def is_coming(self, name: str) -> bool:
+        """Whether there will be a file of that name; one that is removed as soon as it is written does not count."""
+        return self.is_pending(name) and name not in self._leaving
+
     def is_pinned(self, name: str) -> bool:
         """Whether a capsule's file has a pin, which outlives the process."""
         return self._folder.index.is_pinned(name)

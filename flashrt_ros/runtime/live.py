@@ -44,7 +44,13 @@ class LiveState:
 
     @contextmanager
     def transaction(self, sources: Callable[[], Iterable[RowSource]]) -> Iterator[None]:
-        """Commit or nothing: whatever is raised inside brings the head back that stood before."""
+        """Commit or nothing: whatever is raised inside brings the head back that stood before.
+
+        Inside another one it is a part of that.
+        """
+        if self._in_transaction:
+            yield
+            return
         self._before, self._in_transaction = self._head, True
         try:
             yield

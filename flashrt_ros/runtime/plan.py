@@ -65,6 +65,8 @@ class Plan:
         self._stages = model.stages()
         self._replays: dict[str, Replay] = {}
         self._manifest = manifest
+        self.replays = 0
+        """How many stages have been run: who finds it as it was has its scratch as it was too."""
 
     def capture(self) -> None:
         """Capture every stage, once, after the weights have been loaded."""
@@ -74,6 +76,7 @@ class Plan:
         """Fill the stage's inputs and replay it."""
         if step.fill is not None:
             step.fill(self.buffers)
+        self.replays += 1
         self._replays[step.stage]()
 
     def clear_faults(self) -> None:

@@ -90,11 +90,20 @@ class Recipe:
     event: Event
 
     def then(self, event: Event) -> Recipe:
-        """Append an event; a newer cursor of the same chunk replaces the older one."""
+        """Append an event; a newer cursor of the same chunk replaces the older one, and nothing is dropped twice."""
         last = self.event
+        if isinstance(event, Discard) and isinstance(last, Discard):
+            return self
         if isinstance(event, Executed) and isinstance(last, Executed) and event.act_index == last.act_index:
             return Recipe(self.parent, event)
         return Recipe(self, event)
+
+    def events_since_observation(self) -> int:
+        """How many events stand behind the newest observation, or behind the root where there is none."""
+        count, node = 0, self
+        while node.parent is not None and not isinstance(node.event, Observe | Remember):
+            count, node = count + 1, node.parent
+        return count
 
     def events(self) -> list[Event]:
         """All events, the root first."""

@@ -18,7 +18,7 @@ from rich.console import Console
 from flashrt_ros.models.config import HybridConfig, read_config, read_json
 from flashrt_ros.policy.action_map import ActionMap
 from flashrt_ros.policy.contract import Contract, load_contract
-from flashrt_ros.policy.contract_fit import misfits
+from flashrt_ros.policy.contract_fit import misfits, unsupported
 from flashrt_ros.policy.normalise import Normaliser
 from flashrt_ros.runtime.errors import FlashrtError
 from flashrt_ros.tools.contract_tables import expected, overview
@@ -86,7 +86,7 @@ def cautions(contract: Contract) -> list[str]:
 
 def check_checkpoint(contract: Contract, config: HybridConfig, folder: Path) -> tuple[list[str], list[str]]:
     """Return what does not fit, and what is worth knowing."""
-    troubles = misfits(contract, config)
+    troubles = [*misfits(contract, config), *filter(None, [unsupported(contract, config)])]
     notes: list[str] = []
     try:
         statistics = Normaliser.load(folder, config.normalisation, config.state_names, config.action_names)

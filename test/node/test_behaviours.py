@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+from array import array
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import rclpy
+from builtin_interfaces.msg import Duration
 from py_trees.behaviour import Behaviour
 from py_trees.blackboard import Blackboard
 from py_trees.common import Status
@@ -17,9 +19,28 @@ from rclpy.action import ActionServer, CancelResponse, GoalResponse
 from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.executors import MultiThreadedExecutor
 from rclpy.node import Node
+from std_msgs.msg import Bool
+from std_srvs.srv import Trigger
 
 from flashrt_interfaces import action, srv
-from flashrt_ros.node.behaviours import EXACT, Fork, Reset, Restore, Rollback, RunPolicy, Snapshot
+from flashrt_ros.node.behaviours import (
+    EXACT,
+    CallTrigger,
+    DropCapsule,
+    Fork,
+    LoadCapsule,
+    Reset,
+    Restore,
+    Rollback,
+    RunPolicy,
+    SampleActions,
+    SaveCapsule,
+    SaveIncident,
+    Snapshot,
+    StartPolicy,
+    StopPolicy,
+    WaitForTrue,
+)
 
 PATIENCE = 20.0  # s; far beyond what anything here takes
 VERBS = {
@@ -28,6 +49,13 @@ VERBS = {
     "fork": srv.Fork,
     "rollback": srv.Rollback,
     "reset": srv.Reset,
+    "sample_actions": srv.SampleActions,
+    "save_capsule": srv.SaveCapsule,
+    "load_capsule": srv.LoadCapsule,
+    "drop_capsule": srv.DropCapsule,
+    "save_incident": srv.SaveIncident,
+    "start_policy": srv.StartPolicy,
+    "stop_policy": srv.StopPolicy,
 }
 
 
@@ -74,7 +102,8 @@ class FakePolicy:
         self.applied.setdefault(request.request_id, f"b{len(self.applied)}")
         self.answer.wait(PATIENCE)
         response.error_code, response.error_msg = self.error
-        response.boundary = self.applied[request.request_id]
+        if hasattr(response, "boundary"):
+            response.boundary = self.applied[request.request_id]
         return response
 
     def _on_goal(self, goal: Any) -> GoalResponse:
@@ -148,6 +177,23 @@ class Ticker:
         (Fork("a", "left"), {"name": "a", "label": "left"}),
         (Rollback(3, EXACT), {"steps": 3, "mode": 1}),
         (Reset("press", 7), {"instruction": "press", "seed": 7}),
+        (SampleActions([1, 2**63]), {"seeds": array("Q", [1, 2**63])}),
+        (SaveCapsule("a"), {"name": "a"}),
+        (LoadCapsule("a"), {"name": "a"}),
+        (DropCapsule("a", keep_file=True), {"name": "a", "keep_file": True}),
+        (SaveIncident("it fell"), {"reason": "it fell"}),
+        (
+            StartPolicy("press", 7, "a", 2, step_limit=9, run_limit=1.5),
+            {
+                "instruction": "press",
+                "seed": 7,
+                "start_from": "a",
+                "retry": 2,
+                "step_limit": 9,
+                "time_limit": Duration(sec=1, nanosec=500_000_000),
+            },
+        ),
+        (StopPolicy(), {}),
     ],
     ids=lambda value: value.name if isinstance(value, Behaviour) else "",
 )
@@ -157,7 +203,8 @@ def test_a_verb_sends_its_fields_and_keeps_the_response(
     assert Ticker(node, behaviour).finish() == Status.SUCCESS
     (request,) = policy.requests
     assert {name: getattr(request, name) for name in fields} == fields
-    assert behaviour.response.boundary == "b0"
+    assert request.request_id
+    assert getattr(behaviour.response, "boundary", "b0") == "b0"
     assert 0 < behaviour.round_trip < PATIENCE
 
 
@@ -307,3 +354,41 @@ def test_a_run_out_of_time_is_canceled(node: Node, policy: FakePolicy) -> None:
 def test_setup_without_a_node_says_what_to_do() -> None:
     with pytest.raises(KeyError, match=r"tree.setup\(node=...\)"):
         BehaviourTree(Snapshot("a")).setup()
+
+
+def test_the_retry_of_a_run_may_be_a_function_asked_in_each_round(node: Node, policy: FakePolicy) -> None:
+    counts = iter((4, 5))
+    ticker = Ticker(node, RunPolicy("press", retry=lambda: next(counts)))
+    ticker.finish()
+    ticker.finish()
+    assert [goal.retry for goal in policy.requests] == [4, 5]
+
+
+def test_a_topic_is_waited_for_and_what_it_said_before_the_round_does_not_count(node: Node) -> None:
+    publisher = node.create_publisher(Bool, "holding", 10)
+    behaviour = WaitForTrue("holding", time_limit=PATIENCE)
+    ticker = Ticker(node, behaviour)
+    ticker.until(lambda: publisher.get_subscription_count() > 0)
+
+    def said(value: bool, text: str) -> None:
+        publisher.publish(Bool(data=value))
+        ticker.until(lambda: text in behaviour.feedback_message)
+
+    said(False, "waiting: holding is false")
+    said(True, "holding is true")
+    assert behaviour.status == Status.SUCCESS
+    behaviour.time_limit = 0.2
+    assert ticker.finish() == Status.FAILURE
+    assert behaviour.feedback_message == "holding says nothing after 0.2 s"
+
+
+@pytest.mark.parametrize(("success", "status"), [(True, Status.SUCCESS), (False, Status.FAILURE)])
+def test_a_trigger_is_judged_by_its_success(node: Node, success: bool, status: Status) -> None:
+    def answer(request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        response.success, response.message = success, "" if success else "the gripper is empty"
+        return response
+
+    node.create_service(Trigger, "check", answer)
+    behaviour = CallTrigger("check", time_limit=PATIENCE)
+    assert Ticker(node, behaviour).finish() == status
+    assert success or behaviour.feedback_message == "the gripper is empty"

@@ -121,3 +121,14 @@ def test_clear_forgets_chunks_and_history() -> None:
     assert (queue.staged, queue.chunk_id, queue.cursor, queue.remaining) == (None, 0, 0, 0)
     assert queue.rows_run_since(0) == 0
     assert run(queue, 200) == [None]
+
+
+def test_rows_ahead_stay_in_the_queue() -> None:
+    queue = ActionQueue(PERIOD)
+    queue.stage(chunk(0, horizon=4))
+    queue.replace()
+    run(queue, 0, 100)
+    assert queue.ahead(5)[:, 0].tolist() == [102.0, 103.0]
+    assert queue.ahead(1)[:, 0].tolist() == [102.0]
+    assert run(queue, 200, 300, 400) == [102.0, 103.0, None]
+    assert len(queue.ahead(1)) == 0

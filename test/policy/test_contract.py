@@ -3,15 +3,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from flashrt_ros.policy.contract import Contract, load_contract
 from flashrt_ros.policy.contract_action import SafetyGroup
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 DEMO = Path(__file__).resolve().parents[2] / "config" / "demo_contract.yaml"
+DOC = DEMO.parents[1] / "doc" / "contract.md"
 TEXT = """\
 observation:
   images:
@@ -165,3 +169,27 @@ def test_the_fingerprint_sees_values_and_not_layout(tmp_path: Path) -> None:
     before = load(tmp_path, TEXT).fingerprint()
     assert load(tmp_path, "# moved\n" + TEXT).fingerprint() == before
     assert load(tmp_path, TEXT.replace("elbow: [0.0, 2.5]", "elbow: [0.0, 2.4]")).fingerprint() != before
+
+
+def documented() -> list[dict[str, Any]]:
+    """The examples of doc/contract.md."""
+    return [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", DOC.read_text(), re.DOTALL)]
+
+
+@pytest.mark.parametrize("example", documented(), ids=lambda example: "_".join(example))
+def test_every_example_of_the_documentation_is_good(tmp_path: Path, example: dict[str, Any]) -> None:
+    whole = documented()[0]
+    observed, action = whole["observation"], whole["action"]
+    if "state" in example:
+        observed["state"] = [observed["state"], *example["state"]]
+    for key in example.keys() - {"state", "observation", "action"}:
+        section = (
+            observed if key == "images" else action if key in ("command", "strategy", "outputs", "safety") else whole
+        )
+        section[key] = example[key]
+    load(tmp_path, yaml.safe_dump(whole))
+
+
+@pytest.mark.parametrize("path", sorted(DEMO.parent.glob("*_contract.yaml")), ids=lambda path: path.stem)
+def test_every_shipped_contract_is_good(path: Path) -> None:
+    load_contract(path)

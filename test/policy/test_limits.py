@@ -36,3 +36,17 @@ def test_random_rows_never_leave_the_limits() -> None:
         assert (after >= (-1.0, 0.0)).all()
         assert (after <= (1.0, 2.0)).all()
         before = after
+
+
+def test_a_path_is_bounded_as_its_rows_will_be_and_not_counted() -> None:
+    limits, random = saturation(), np.random.default_rng(1)
+    for scale in (0.01, 1.0):
+        before = np.array([0.0, 1.0])
+        rows = before + np.cumsum(random.normal(scale=scale, size=(20, 2)), axis=0)
+        path = limits.path(rows, before)
+        assert limits.counts == {}
+        expected, at = saturation(), before
+        for row, bounded in zip(rows, path, strict=True):
+            at = expected.apply(row, at)
+            assert np.allclose(bounded, at)
+    assert limits.path(rows[:0], before).shape == (0, 2)

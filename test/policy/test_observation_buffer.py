@@ -130,12 +130,22 @@ def test_asof_takes_nothing_newer_and_nothing_too_old() -> None:
     buffer = ObservationBuffer([Part("front", "camera", AGE), Part("state", "joint_states", AGE, "asof")])
     buffer.add("front", 5 * SECOND, "image")
     buffer.add("state", 5 * SECOND + 20 * MS, "joints")
-    with pytest.raises(FlashrtError, match=r"state .*: nothing as old as the oldest other part, stamped 5\.000 s"):
+    with pytest.raises(FlashrtError, match=r"state .*: nothing as old as the oldest part, stamped 5\.000 s"):
         buffer.newest(0, 5 * SECOND + 30 * MS)
     buffer.add("state", 5 * SECOND - 80 * MS, "old joints")
     with pytest.raises(FlashrtError, match=r"state .*: is 0\.110 s old"):
         buffer.newest(0, 5 * SECOND + 30 * MS)
     assert buffer.newest(0, 5 * SECOND + 20 * MS)["state"][1] == "old joints"
+
+
+def test_asof_follows_the_slowest_part_whatever_its_alignment() -> None:
+    kinds = {"front": "hold", "arm": "asof", "hand": "asof"}
+    buffer = ObservationBuffer([Part(key, key, AGE, align, kept=512) for key, align in kinds.items()])
+    buffer.add("front", 5 * SECOND + 50 * MS, "image")
+    buffer.add("hand", 5 * SECOND + 20 * MS, "slow")
+    for k in range(60):
+        buffer.add("arm", 5 * SECOND + k * MS, f"joints {k}")
+    assert buffer.newest(0, 5 * SECOND + 60 * MS)["arm"][1] == "joints 20"
 
 
 def test_drop_takes_each_value_once() -> None:

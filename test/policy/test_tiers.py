@@ -115,6 +115,35 @@ def test_drop_takes_it_from_every_tier_also_one_that_waits_for_the_disk(
     assert sorted(path.name for path in tmp_path.glob("[!.]*")) == ["running.safetensors"]
 
 
+def test_drop_takes_one_that_is_being_written_too(
+    store: CapsuleStore,
+    writer: CapsuleWriter,
+    tiers: CapsuleTiers,
+    make_capsule,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    reached, released, fsync = threading.Event(), threading.Event(), os.fsync
+
+    def hang(descriptor: int) -> None:
+        reached.set()
+        assert released.wait(SECONDS)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", hang)
+    capsule = make_capsule(name="running")
+    store.add(capsule)
+    writer.write(capsule)
+    assert reached.wait(SECONDS)
+    assert tiers.drop("running") == capsule.nbytes
+    assert told(tiers) == []
+    tiers.check_new("running")
+    released.set()
+    assert writer.flush(SECONDS)
+    assert told(tiers) == []
+    assert list(tmp_path.glob("[!.]*")) == []
+
+
 def test_a_foreign_one_says_why_and_device_memory_is_a_tier(
     store: CapsuleStore, writer: CapsuleWriter, tiers: CapsuleTiers, make_capsule, manifest: Manifest
 ) -> None:

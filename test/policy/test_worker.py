@@ -9,7 +9,7 @@ from concurrent.futures import CancelledError
 
 import pytest
 
-from flashrt_ros.policy.worker import Worker
+from flashrt_ros.policy.worker import GaveWay, Worker
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 
@@ -103,3 +103,63 @@ def test_its_processor_time_is_what_its_jobs_compute(worker: Worker) -> None:
     assert worker.cpu_seconds() - computed < 0.02
     worker.close()
     assert worker.cpu_seconds() == 0.0
+
+
+def test_an_idle_job_gives_way_and_is_called_again(worker: Worker) -> None:
+    in_first, go, calls = threading.Event(), threading.Event(), []
+
+    def idle() -> str:
+        calls.append("idle")
+        in_first.set()
+        assert go.wait(5)
+        worker.between_stages()
+        return "done"
+
+    future = worker.submit_idle(idle)
+    assert in_first.wait(5)
+    jobs = [worker.submit(lambda number=number: calls.append(number)) for number in range(2)]
+    verb = worker.preempt(lambda: calls.append("verb"))
+    go.set()
+    assert future.result(5) == "done"
+    assert verb.done()
+    assert jobs[0].cancelled()
+    assert calls == ["idle", "verb", "idle"]
+
+
+def test_a_quick_job_does_not_make_an_idle_one_give_way(worker: Worker) -> None:
+    in_first, go, calls = threading.Event(), threading.Event(), []
+
+    def idle() -> None:
+        calls.append("idle")
+        in_first.set()
+        assert go.wait(5)
+        worker.between_stages()
+
+    future = worker.submit_idle(idle)
+    assert in_first.wait(5)
+    quick = worker.submit_quick(lambda: calls.append("quick"))
+    go.set()
+    future.result(5)
+    assert quick.done()
+    assert calls == ["idle", "quick"]
+
+
+def test_closing_ends_an_idle_job_that_gave_way() -> None:
+    worker = Worker()
+    blocked, go = threading.Event(), threading.Event()
+
+    def idle() -> None:
+        raise GaveWay
+
+    def block() -> None:
+        blocked.set()
+        go.wait(5)
+
+    first = worker.submit(block)
+    assert blocked.wait(5)
+    future = worker.submit_idle(idle)
+    go.set()
+    first.result(5)
+    worker.close()
+    with pytest.raises((FlashrtError, CancelledError)):
+        future.result(5)

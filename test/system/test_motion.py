@@ -75,6 +75,18 @@ def test_the_gate_closes_within_a_period_of_a_verb_while_inference_runs(
     assert min(delays) <= PERIOD, delays
 
 
+def test_no_action_of_the_old_instruction_runs_after_another_in_mid_chunk(client: Any, until: Any) -> None:
+    client.move(instruction=INSTRUCTION)
+    until(lambda: client.ticks[-1].active and client.ticks[-1].remaining > 1, "a chunk that is not finished")
+    before = client.state.epoch
+    client.move(instruction="another instruction")
+    epoch = client.state.epoch
+    until(lambda: [tick.active for tick in client.ticks if tick.epoch == epoch].count(True) > 3, "motion")
+    planned = {chunk.chunk_id: chunk.instruction for chunk in client.chunks}
+    ran = [planned[tick.chunk_id] for tick in client.ticks if tick.active and tick.epoch > before]
+    assert set(ran) == {"another instruction"}
+
+
 def test_a_canceled_goal_closes_the_gate_and_a_chunk_of_an_older_epoch_is_dropped_and_counted(
     client: Any, until: Any
 ) -> None:

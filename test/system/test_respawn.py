@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from itertools import pairwise
 from typing import Any
@@ -66,6 +67,9 @@ def test_a_killed_policy_node_leaves_a_held_arm_and_comes_back_at_its_newest_dur
     assert capsule(client, "kept").instruction == client.state.instruction == "press the button that lit up"
     assert len(robot.commands) == commands
     client.move()
+    until(
+        lambda: client.figure("command: topics", "/policy/heartbeat, liveliness lost") == "1", "a report of the death"
+    )
     assert all(before.epoch <= after.epoch for before, after in pairwise(client.states))
     assert all(before.epoch <= after.epoch for before, after in pairwise(client.gates))
 
@@ -82,3 +86,25 @@ def test_a_killed_command_node_ends_the_goal_and_its_successor_runs_the_next_one
     until(lambda: client.gate.epoch > epoch and not client.gate.open, "the gate of the new command_node")
     client.move()
     assert all(before.epoch <= after.epoch for before, after in pairwise(client.states))
+
+
+def test_a_stopped_policy_node_leaves_a_held_arm_and_nothing_old_runs_when_it_goes_on(
+    nodes: Any, client: Any, robot: Any, heartbeat_timeout: float, until: Any
+) -> None:
+    run = client.move(instruction="press the button that lit up")
+    policy = nodes.started["policy_node"].process
+    policy.send_signal(signal.SIGSTOP)
+    try:
+        stopped = time.time()
+        until(lambda: client.gate.reason.startswith("heartbeat"), lambda: f"a closed gate, not {client.gate}")
+        closed_at = to_nanoseconds(client.gate.closed_at) * 1e-9
+        assert closed_at - stopped <= heartbeat_timeout + SLACK
+        held_after(client, robot, until, closed_at)
+        commands = len(robot.commands)
+    finally:
+        policy.send_signal(signal.SIGCONT)
+    assert run.result().error_code == ErrorCode.GATE_TIMEOUT
+    ticks = len(client.ticks)
+    until(lambda: len(client.ticks) > ticks + 3, "some ticks")
+    assert len(robot.commands) == commands
+    client.move()

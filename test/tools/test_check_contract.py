@@ -105,6 +105,16 @@ def test_what_does_not_fit_is_told(
     assert re.search(told, out)
 
 
+def test_a_strategy_that_the_policy_does_not_have_is_told(
+    whole_checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    contract = tmp_path / "contract.yaml"
+    text = DEMO.read_text().partition("\nlockstep:")[0]
+    contract.write_text(text.replace("  safety: hold", "  safety: hold\n  strategy: rtc"))
+    assert main([str(contract), "--checkpoint", str(whole_checkpoint)]) == 1
+    assert "action.strategy is rtc" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [

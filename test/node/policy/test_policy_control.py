@@ -86,6 +86,25 @@ def test_a_gate_that_was_open_and_closes_ends_the_run(wire: Wire, reason: str) -
     assert wire.closed == [reason]
 
 
+@pytest.mark.parametrize("opened", [True, False])
+def test_a_gate_that_is_held_behind_having_been_armed_ends_the_run(wire: Wire, opened: bool) -> None:
+    """Somebody else has asked for it in this policy_node's name."""
+    wire.gate(42, "waiting: for the first chunk")
+    if opened:
+        wire.gate(42, "", is_open=True)
+    wire.gate(42, "held: forged")
+    assert wire.closed == ["held: forged"]
+    wire.control.opened = True
+    assert wire.is_closed()
+
+
+def test_an_older_held_is_no_end_where_a_tick_has_told_of_the_open_gate_first(wire: Wire) -> None:
+    wire.gate(42, "held: starting")
+    wire.control.opened = True
+    assert wire.closed == []
+    assert not wire.is_closed()
+
+
 @pytest.mark.parametrize("epoch", [2**64 - 1, 2**33])
 def test_a_gate_of_an_implausible_epoch_is_ignored_and_told(wire: Wire, epoch: int) -> None:
     for heard in (wire, Wire()):

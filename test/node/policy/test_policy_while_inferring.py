@@ -82,3 +82,30 @@ def test_at_the_step_limit_it_is_finished_so_that_the_state_depends_on_the_steps
     saved = looked_at(client)
     assert (saved.boundary_kind, saved.boundary) == ("act", result.final_boundary)
     assert len(arm.chunks) == 3
+
+
+def figures(client: Any, status: str) -> dict[str, str]:
+    found = client.diagnostics.get(status)
+    return {pair.key: pair.value for pair in found.values} if found else {}
+
+
+def test_the_warm_up_is_no_inference_and_the_first_chunk_starts_at_its_first_row(
+    arm: Any, client: Any, start_policy: Callable[..., Any], wait_for: Callable[..., Any]
+) -> None:
+    """Twenty ticks go by before the first chunk, and nothing is executed meanwhile."""
+    start_policy(autostart=True)
+    wait_for(lambda: client.state() == "active", 60.0)
+    client.diagnostics.clear()
+    wait_for(lambda: "inference" in client.diagnostics)
+    assert figures(client, "inference")["count"] == "0"
+    arm.auto = False
+    run = client.run(instruction="lift the cup")
+    wait_for(lambda: arm.running)
+    arm.tick(infer=True)
+    for _ in range(20):
+        arm.tick()
+    chunk = arm.newest_chunk()
+    assert (chunk.start, chunk.horizon) == (0, 16)
+    wait_for(lambda: figures(client, "inference")["count"] == "1", what="the diagnostics of one inference")
+    run.cancel()
+    run.result()

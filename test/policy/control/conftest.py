@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +43,13 @@ class Record:
     """Everything that a controller put out, in order."""
 
     log: list[Any] = field(default_factory=list)
+    ahead: list[list[float]] = field(default_factory=list)
+    """Joint a of the rows that were handed over with each command."""
     safety_stamps: list[int] = field(default_factory=list)
 
-    def command(self, stamp: int, positions: np.ndarray) -> None:
-        self.log.append((stamp, positions.tolist()))
+    def command(self, stamp: int, rows: np.ndarray) -> None:
+        self.log.append((stamp, rows[0].tolist()))
+        self.ahead.append(rows[1:, 0].round(9).tolist())
 
     def safety(self, stamp: int, positions: np.ndarray) -> None:
         self.log.append((stamp, positions.tolist()))
@@ -127,8 +130,10 @@ class Rig:
 class Timed:
     """A rig with a timer."""
 
-    def __init__(self, rig: Rig, *, enabled: bool = True, exact_allowed: bool = False) -> None:
+    def __init__(self, rig: Rig, *, enabled: bool = True, exact_allowed: bool = False, **action: Any) -> None:
+        """`action`: what the contract says instead, of the section `action`."""
         self.rig = rig
+        rig.contract = replace(rig.contract, action=replace(rig.contract.action, **action))
         gate = Gate(epoch=0, enabled=enabled, dry_run=False, exact_allowed=exact_allowed, now=0)
         self.controller = TimedController(rig.contract, rig.record, gate, lambda: rig.now)
         rig.controller = self.controller
@@ -183,5 +188,5 @@ def robot(rig: Rig) -> Timed:
 
 @pytest.fixture
 def timed(rig: Rig) -> Callable[..., Timed]:
-    """`timed(enabled=True, exact_allowed=False)` makes a rig with a timer."""
+    """`timed(enabled=True, exact_allowed=False, strategy="sync")` makes a rig with a timer, and another contract."""
     return functools.partial(Timed, rig)

@@ -163,26 +163,33 @@ def test_another_publisher_closes_the_gate_and_keeps_it_closed_until_it_is_gone(
     robot.start(3)
 
 
-def test_time_that_leaps_ahead_closes_the_gate_since_all_that_is_known_is_old(robot: Any) -> None:
+def test_a_leap_ahead_of_time_closes_the_gate_however_new_the_joints_are(robot: Any) -> None:
     robot.start()
-    robot.rig.now += 1000 * PERIOD
-    robot.tick(a=None)
-    assert (robot.gate.open, robot.token()) == (False, "joints")
+    robot.rig.now += 2 * PERIOD
+    robot.tick()
+    assert robot.gate.open
+    robot.rig.now += 3 * PERIOD  # a stop of the process, for one, of more than max_age
+    robot.tick()
+    assert (robot.gate.open, robot.token(), robot.gate.fault) == (False, "time", True)
+    assert robot.record.targets == [0.0, 0.01, 0.01]
     robot.rig.hold_epoch(2)
     robot.start(2)
 
 
 def test_a_reset_in_mid_chunk_forgets_its_rows(robot: Any) -> None:
-    robot.start()
-    robot.tick(4)
+    robot.rig.run_epoch(1)
+    robot.tick()
+    robot.rig.plan(0.0, horizon=30, data=[0.0, 0.0] * 30)
+    robot.tick(5)
+    assert robot.controller.queue.remaining == 25
     robot.rig.hold_epoch(2)
     assert robot.controller.queue.remaining == 0
     robot.rig.run_epoch(2)
     robot.tick()
     robot.rig.plan(0.05)
     robot.tick()
-    assert robot.record.targets[-1] == 0.05
-    assert robot.record.ticks[-1].cursor == 1
+    assert robot.record.targets[-1] == 0.05  # row 0 of the new chunk
+    assert (robot.record.ticks[-1].chunk_id, robot.record.ticks[-1].cursor) == (2, 1)
 
 
 def test_hold_stops_and_the_next_epoch_moves_again(robot: Any) -> None:

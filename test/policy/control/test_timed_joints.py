@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from flashrt_ros.policy.contract_action import Limits
+
 PERIOD = 100_000_000
 
 
@@ -88,13 +90,16 @@ def test_joints_far_outside_their_limits_close_an_open_gate(robot: Any, absurd: 
     assert robot.record.targets[-1] == robot.record.targets[-2]
 
 
-def test_joints_that_jump_close_an_open_gate(robot: Any) -> None:
+@pytest.mark.parametrize("ticks", [0, 3])
+def test_joints_that_jump_close_an_open_gate(timed: Any, ticks: int) -> None:
+    robot = timed(limits=Limits(low=(-9.0, -9.0), high=(9.0, 9.0), step=(0.1, 0.1)))
     robot.start()
-    robot.tick(a=0.4)
-    assert robot.gate.open
-    robot.tick(a=0.9)
+    robot.tick(ticks)
+    where = robot.record.targets[-1]
+    robot.tick(a=1.2)
     assert (robot.gate.open, robot.token(), robot.gate.fault) == (False, "joints", True)
-    assert "'a' is measured at 0.9000, 0.100 s after 0.4000" in robot.gate.reason
+    assert "'a' is measured at 1.2000, 0.100 s after 0.0000" in robot.gate.reason
+    assert robot.record.targets[-1] == where
 
 
 def test_where_the_arm_was_put_between_two_runs_is_no_jump(robot: Any) -> None:

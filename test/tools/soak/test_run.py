@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -105,7 +106,7 @@ def test_a_safety_action_that_comes_too_late_fails(rig: Rig, monkeypatch: pytest
 
 
 def test_a_command_behind_the_safety_action_fails(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    positions = iter(np.arange(0.1, 0.2, 0.001))
+    positions = itertools.cycle((0.1, 0.11))
     rig.on_spin = lambda: rig.command(*[next(positions)] * 6)
     outcome = injected(rig, monkeypatch, HELD)
     assert not outcome.holds

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rclpy.serialization import deserialize_message, serialize_message
+from trajectory_msgs.msg import JointTrajectory
 
 from flashrt_ros.node.command_messages import command_message
 from flashrt_ros.node.stamps import from_nanoseconds, to_nanoseconds
@@ -20,13 +22,13 @@ TARGETS = np.linspace(0.0, 0.5, 6)
 
 
 def action(kind: str) -> Action:
-    demo = load_contract(Path(__file__).resolve().parents[2] / "config" / "demo_contract.yaml").action
+    demo = load_contract(Path(__file__).resolve().parents[3] / "config" / "demo_contract.yaml").action
     return replace(demo, command=Command("joint_command", kind))
 
 
 def filled(kind: str) -> Any:
-    message_type, fill = command_message(action(kind))
-    message = fill(STAMP, TARGETS)
+    message_type, fill = command_message(action(kind), action(kind).joints)
+    message = fill(STAMP, TARGETS[None])
     assert type(message) is message_type
     return message
 
@@ -49,6 +51,25 @@ def test_trajectory() -> None:
     (point,) = message.points
     assert list(point.positions) == TARGETS.tolist()
     assert to_nanoseconds(point.time_from_start) == action("").period
+
+
+def test_a_trajectory_holds_as_many_rows_as_it_gets() -> None:
+    demo = action("trajectory_msgs/msg/JointTrajectory")
+    _, fill = command_message(demo, demo.joints)
+    for count in (1, 3, 2, 3, 1):
+        rows = np.arange(count)[:, None] + TARGETS
+        message = deserialize_message(serialize_message(fill(STAMP, rows)), JointTrajectory)
+        assert [list(point.positions) for point in message.points] == rows.tolist()
+        assert [to_nanoseconds(point.time_from_start) for point in message.points] == [
+            (index + 1) * demo.period for index in range(count)
+        ]
+
+
+def test_a_command_may_name_some_of_the_joints() -> None:
+    demo = action("sensor_msgs/msg/JointState")
+    _, fill = command_message(demo, demo.joints[1:3])
+    message = fill(STAMP, TARGETS[None, 1:3])
+    assert (message.name, list(message.position)) == (list(demo.joints[1:3]), TARGETS[1:3].tolist())
 
 
 @pytest.mark.parametrize("kind", COMMAND_TYPES)

@@ -7,185 +7,24 @@ from __future__ import annotations
 import itertools
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builtin_interfaces.msg import Duration
-from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from diagnostic_msgs.msg import DiagnosticStatus
 from lifecycle_msgs.msg import Transition
-from lifecycle_msgs.srv import ChangeState
-from rosgraph_msgs.msg import Clock
-from sensor_msgs.msg import JointState
-from std_msgs.msg import Bool
 from std_srvs.srv import Trigger
 
-from flashrt_interfaces.msg import ActionChunk, Executed, Gate, Heartbeat, PolicyState
-from flashrt_ros.node import qos
-from flashrt_ros.node.stamps import from_nanoseconds, to_nanoseconds
+from flashrt_ros.node.stamps import to_nanoseconds
 
 MODULE = "flashrt_ros.node.command_node"
-JOINTS = ["a", "b"]
 PERIOD = 50_000_000
 SECOND = 1_000_000_000
 HEARTBEAT_TIMEOUT = 0.5
-HORIZON = 10
 
 
-class World:
-    """A policy that answers every request, and a robot that is where its last command says."""
-
-    def __init__(self, node: Any) -> None:
-        self.node = node
-        self.gates: list[Gate] = []
-        self.ticks: list[Executed] = []
-        self.commands: list[tuple[float, int, list[float]]] = []
-        """(receive time in s, stamp in ns, positions)"""
-        self.dry: list[Any] = []
-        self.statuses: dict[str, DiagnosticStatus] = {}
-        self.simulated = 0
-        """The time of a simulated clock, ns; 0: there is none."""
-        self.answers = True
-        self.beats = True
-        self.moves = True
-        self.first: Callable[[], float] = lambda: self.position[0]
-        self.position = [0.0, 0.0]
-        self.epoch = 0
-        self.chunk_id = 0
-        self._state = node.create_publisher(PolicyState, "policy/state", qos.LATCHED)
-        self._chunk = node.create_publisher(ActionChunk, "policy/action_chunk", qos.CHUNK)
-        self._beat = node.create_publisher(Heartbeat, "policy/heartbeat", qos.HEARTBEAT)
-        self._joints = node.create_publisher(JointState, "joint_states", 10)
-        self._enable = node.create_publisher(Bool, "command/enable", qos.ENABLE)
-        self._entities = [
-            node.create_subscription(Gate, "command/gate", self.gates.append, qos.LATCHED),
-            node.create_subscription(Executed, "command/executed", self._on_executed, qos.EXECUTED),
-            node.create_subscription(JointState, "joint_command", self._on_command, qos.COMMAND),
-            node.create_subscription(JointState, "command/dry_run_command", self.dry.append, qos.COMMAND),
-            node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, qos.DIAGNOSTICS),
-            node.create_timer(0.02, self._measure),
-            node.create_timer(0.1, self._pulse),
-        ]
-
-    def now(self) -> int:
-        return self.simulated or int(self.node.get_clock().now().nanoseconds)
-
-    def simulate_time(self, start: int) -> None:
-        """Publish a clock that begins at `start` ns and runs at half the speed of this machine's."""
-        self.simulated = start
-        clock = self.node.create_publisher(Clock, "/clock", qos.CLOCK)
-
-        def advance() -> None:
-            self.simulated += 5_000_000
-            clock.publish(Clock(clock=from_nanoseconds(self.simulated)))
-
-        self._entities.append(self.node.create_timer(0.01, advance))
-
-    def state(self, epoch: int, state: int, step_limit: int = 0) -> None:
-        self.epoch = epoch
-        self._state.publish(PolicyState(epoch=epoch, state=state, step_limit=step_limit, reason="test"))
-
-    def hold(self, epoch: int) -> None:
-        self.state(epoch, PolicyState.HELD)
-
-    def run(self, epoch: int, step_limit: int = 0) -> None:
-        self.state(epoch, PolicyState.RUNNING, step_limit)
-
-    def chunk(self, epoch: int, observation: int, first: float) -> None:
-        """Publish a chunk that moves joint a by 0.001 a row."""
-        self.chunk_id += 1
-        data = [value for row in range(HORIZON) for value in (first + 0.001 * row, 0.0)]
-        self._chunk.publish(
-            ActionChunk(
-                observation_stamp=from_nanoseconds(observation),
-                epoch=epoch,
-                chunk_id=self.chunk_id,
-                joint_names=JOINTS,
-                horizon=HORIZON,
-                dt=Duration(nanosec=PERIOD),
-                data=data,
-            )
-        )
-
-    def enable(self, enabled: bool) -> None:
-        self._enable.publish(Bool(data=enabled))
-
-    @property
-    def gate(self) -> Gate:
-        """The newest gate."""
-        return self.gates[-1] if self.gates else Gate()
-
-    def reason(self) -> str:
-        return str(self.gate.reason.partition(":")[0])
-
-    def _on_executed(self, tick: Executed) -> None:
-        self.ticks.append(tick)
-        if tick.infer and self.answers and tick.epoch == self.epoch:
-            self.chunk(tick.epoch, self.now(), self.first())
-
-    def _on_command(self, command: JointState) -> None:
-        self.commands.append((time.monotonic(), to_nanoseconds(command.header.stamp), list(command.position)))
-        self.position = list(command.position)
-
-    def status(self, name: str) -> DiagnosticStatus:
-        """The newest status of command_node under a name."""
-        return self.statuses.get(f"command: {name}", DiagnosticStatus())
-
-    def _on_diagnostics(self, report: DiagnosticArray) -> None:
-        self.statuses |= {status.name: status for status in report.status}
-
-    def _measure(self) -> None:
-        if self.moves:
-            state = JointState(name=["b", "a"], position=self.position[::-1])
-            state.header.stamp = from_nanoseconds(self.now())
-            self._joints.publish(state)
-
-    def _pulse(self) -> None:
-        if self.beats:
-            self._beat.publish(Heartbeat())
-
-
-@pytest.fixture
-def world(node: Any) -> World:
-    return World(node)
-
-
-@pytest.fixture
-def start(start_node: Any, world: World, contract: Path, wait_until: Any) -> Callable[..., Any]:
-    """Start an active command_node whose gate has echoed epoch 1."""
-
-    def begin(**parameters: object) -> Any:
-        process = start_node(MODULE, **({"contract": contract, "autostart": True} | parameters))
-        wait_until(lambda: world.gate.reason == "held" or process.process.poll() is not None, 30.0, "an active node")
-        assert process.process.poll() is None, process.output
-        world.hold(1)
-        wait_until(lambda: world.gate.epoch == 1, what="the echo of epoch 1")
-        return process
-
-    return begin
-
-
-@pytest.fixture
-def moving(start: Any, world: World, wait_until: Any) -> Any:
-    """A command_node whose arm moves at epoch 1."""
-    process = start()
-    world.run(1)
-    wait_until(lambda: len(world.commands) > 5, what="commands")
-    assert world.gate.open
-    return process
-
-
-def call(world: World, kind: Any, name: str, request: Any, wait_until: Any) -> Any:
-    client = world.node.create_client(kind, name)
-    assert client.wait_for_service(10.0)
-    future = client.call_async(request)
-    wait_until(future.done, what=name)
-    world.node.destroy_client(client)
-    return future.result()
-
-
-def test_chunks_move_the_arm_at_the_rate_and_every_tick_is_reported(moving: Any, world: World, wait_until: Any) -> None:
+def test_chunks_move_the_arm_at_the_rate_and_every_tick_is_reported(moving: Any, world: Any, wait_until: Any) -> None:
     wait_until(lambda: len(world.commands) > 30)
     stamps = [stamp for _, stamp, _ in world.commands]
     gaps = sorted(after - before for before, after in itertools.pairwise(stamps))
@@ -196,7 +35,7 @@ def test_chunks_move_the_arm_at_the_rate_and_every_tick_is_reported(moving: Any,
 
 
 def test_the_gate_closes_within_a_period_of_a_raised_epoch_and_nothing_but_the_hold_follows(
-    moving: Any, world: World, wait_until: Any
+    moving: Any, world: Any, wait_until: Any
 ) -> None:
     for epoch in range(2, 6):
         asked = world.now()
@@ -216,7 +55,7 @@ def test_the_gate_closes_within_a_period_of_a_raised_epoch_and_nothing_but_the_h
         wait_until(lambda count=count: len(world.commands) > count + 2)
 
 
-def test_an_old_chunk_after_a_restore_is_dropped_and_counted(moving: Any, world: World, wait_until: Any) -> None:
+def test_an_old_chunk_after_a_restore_is_dropped_and_counted(moving: Any, world: Any, wait_until: Any) -> None:
     world.answers = False
     world.hold(2)
     wait_until(lambda: world.gate.epoch == 2)
@@ -236,7 +75,7 @@ def test_an_old_chunk_after_a_restore_is_dropped_and_counted(moving: Any, world:
 
 
 def test_a_start_beyond_the_tolerance_keeps_the_gate_closed_with_an_error(
-    start: Any, world: World, wait_until: Any
+    start: Any, world: Any, wait_until: Any
 ) -> None:
     start()
     world.first = lambda: 0.5
@@ -249,7 +88,7 @@ def test_a_start_beyond_the_tolerance_keeps_the_gate_closed_with_an_error(
 
 
 def test_a_silent_policy_ends_in_the_safety_action_and_a_new_epoch_goes_on(
-    moving: Any, world: World, wait_until: Any
+    moving: Any, world: Any, wait_until: Any
 ) -> None:
     world.beats = False
     silent = time.monotonic()
@@ -265,7 +104,7 @@ def test_a_silent_policy_ends_in_the_safety_action_and_a_new_epoch_goes_on(
     wait_until(lambda: world.gate.open)
 
 
-def test_disable_closes_and_enable_alone_moves_nothing(moving: Any, world: World, wait_until: Any) -> None:
+def test_disable_closes_and_enable_alone_moves_nothing(moving: Any, world: Any, wait_until: Any) -> None:
     world.enable(False)
     wait_until(lambda: world.reason() == "disabled")
     assert not world.gate.enabled
@@ -278,7 +117,7 @@ def test_disable_closes_and_enable_alone_moves_nothing(moving: Any, world: World
     wait_until(lambda: world.gate.open)
 
 
-def test_where_enable_is_required_the_gate_waits_for_it(start: Any, world: World, wait_until: Any) -> None:
+def test_where_enable_is_required_the_gate_waits_for_it(start: Any, world: Any, wait_until: Any) -> None:
     start(require_enable=True)
     assert not world.gate.enabled
     world.run(1)
@@ -289,7 +128,7 @@ def test_where_enable_is_required_the_gate_waits_for_it(start: Any, world: World
     wait_until(lambda: world.gate.open)
 
 
-def test_a_dry_run_commands_the_shadow_topic_only(start: Any, world: World, wait_until: Any) -> None:
+def test_a_dry_run_commands_the_shadow_topic_only(start: Any, world: Any, wait_until: Any) -> None:
     start(dry_run=True)
     world.run(1)
     wait_until(lambda: len(world.dry) > 5)
@@ -299,27 +138,27 @@ def test_a_dry_run_commands_the_shadow_topic_only(start: Any, world: World, wait
     wait_until(lambda: world.node.count_publishers("joint_command") == 0, 30.0)
 
 
-def test_hold_and_release_are_services(moving: Any, world: World, wait_until: Any) -> None:
-    assert call(world, Trigger, "command/release", Trigger.Request(), wait_until).success
+def test_hold_and_release_are_services(moving: Any, world: Any, call: Any, wait_until: Any) -> None:
+    assert call(Trigger, "command/release", Trigger.Request()).success
     wait_until(lambda: world.reason() == "released")
     count, ticks = len(world.commands), len(world.ticks)
     world.run(2)
     wait_until(lambda: len(world.ticks) > ticks + 5)
     assert len(world.commands) == count
-    assert call(world, Trigger, "command/hold", Trigger.Request(), wait_until).success
+    assert call(Trigger, "command/hold", Trigger.Request()).success
     wait_until(lambda: len(world.commands) == count + 1)
     world.run(3)
     wait_until(lambda: world.gate.open)
 
 
-def test_stale_joints_close_the_gate(moving: Any, world: World, wait_until: Any) -> None:
+def test_stale_joints_close_the_gate(moving: Any, world: Any, wait_until: Any) -> None:
     world.moves = False
     wait_until(lambda: world.reason() == "joints")
     wait_until(lambda: world.status("gate").level == DiagnosticStatus.ERROR)
 
 
 def test_ticks_follow_simulated_time_and_the_node_survives_its_going_back(
-    start: Any, world: World, wait_until: Any
+    start: Any, world: Any, wait_until: Any
 ) -> None:
     world.simulate_time(1000 * SECOND)
     start(use_sim_time=True)
@@ -336,7 +175,7 @@ def test_ticks_follow_simulated_time_and_the_node_survives_its_going_back(
     wait_until(lambda: world.gate.open)
 
 
-def test_a_stopped_command_node_runs_no_old_action_when_it_goes_on(moving: Any, world: World, wait_until: Any) -> None:
+def test_a_stopped_command_node_runs_no_old_action_when_it_goes_on(moving: Any, world: Any, wait_until: Any) -> None:
     moving.signal(signal.SIGSTOP)
     world.beats = False
     time.sleep(HEARTBEAT_TIMEOUT + 0.2)  # the length of the stop is the input
@@ -348,27 +187,22 @@ def test_a_stopped_command_node_runs_no_old_action_when_it_goes_on(moving: Any, 
     assert len(world.commands) <= count + 1  # the safety action
 
 
-def change(world: World, transition: int, wait_until: Any) -> bool:
-    request = ChangeState.Request(transition=Transition(id=transition))
-    return bool(call(world, ChangeState, "command/change_state", request, wait_until).success)
-
-
 def test_the_epoch_survives_cleanup_and_a_failed_configure_can_be_tried_again(
-    moving: Any, world: World, contract: Path, wait_until: Any
+    moving: Any, world: Any, contract: Path, change: Any, wait_until: Any
 ) -> None:
     world.hold(7)
     wait_until(lambda: world.gate.epoch == 7)
     for transition in (Transition.TRANSITION_DEACTIVATE, Transition.TRANSITION_CLEANUP):
-        assert change(world, transition, wait_until)
+        assert change(transition)
     good = contract.read_text()
     contract.write_text(good.replace("rate: 20.0", "rate: none"))
-    assert not change(world, Transition.TRANSITION_CONFIGURE, wait_until)
+    assert not change(Transition.TRANSITION_CONFIGURE)
     moving.says("contract.yaml:7: action.rate: expected a number")
     contract.write_text(good)
     world.gates.clear()
     world.epoch = 0
     for transition in (Transition.TRANSITION_CONFIGURE, Transition.TRANSITION_ACTIVATE):
-        assert change(world, transition, wait_until)
+        assert change(transition)
     wait_until(lambda: world.gate.reason == "held: test" or world.gate.reason == "held")
     assert world.gate.epoch == 7
     world.hold(6)
@@ -395,7 +229,7 @@ def test_a_bad_parameter_ends_the_start_with_a_message(
 
 
 @pytest.fixture
-def states(start_node: Any, start: Any, world: World, contract: Path, wait_until: Any) -> Iterator[Any]:
+def states(start_node: Any, start: Any, world: Any, contract: Path, change: Any, wait_until: Any) -> Iterator[Any]:
     """Bring a node into a lifecycle state."""
 
     def bring(state: str) -> Any:
@@ -408,7 +242,7 @@ def states(start_node: Any, start: Any, world: World, contract: Path, wait_until
             return start()
         process = start_node(MODULE, contract=contract)
         if state == "inactive":
-            assert change(world, Transition.TRANSITION_CONFIGURE, wait_until)
+            assert change(Transition.TRANSITION_CONFIGURE)
         else:
             wait_until(lambda: world.node.count_publishers("command/transition_event") == 1)
         return process
@@ -419,7 +253,7 @@ def states(start_node: Any, start: Any, world: World, contract: Path, wait_until
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("state", ["unconfigured", "inactive", "active", "moving"])
 def test_a_signal_ends_the_node_well_in_every_state(
-    states: Any, world: World, wait_until: Any, state: str, number: signal.Signals
+    states: Any, world: Any, wait_until: Any, state: str, number: signal.Signals
 ) -> None:
     process = states(state)
     process.signal(number)

@@ -1,0 +1,132 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What policy_node says of itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rclpy.qos import QoSProfile, ReliabilityPolicy
+from sensor_msgs.msg import Image
+
+from flashrt_ros.runtime.errors import ErrorCode
+
+OK, WARN, ERROR, STALE = b"\x00", b"\x01", b"\x02", b"\x03"
+pytestmark = pytest.mark.usefixtures("policy")
+
+
+def values(client: Any, status: str) -> dict[str, str]:
+    found = client.diagnostics.get(status)
+    return {pair.key: pair.value for pair in found.values} if found else {}
+
+
+@pytest.fixture
+def reported(arm: Any, client: Any, wait_for: Callable[..., Any]) -> Callable[..., Any]:
+    """`reported(status, condition)` waits for a report in which it holds."""
+
+    def wait(status: str, condition: Callable[[Any, dict[str, str]], Any]) -> Any:
+        client.diagnostics.clear()
+
+        def holds() -> bool:
+            found = client.diagnostics.get(status)
+            return found is not None and bool(condition(found, values(client, status)))
+
+        wait_for(holds, what=lambda: f"{status}: {client.diagnostics.get(status)}")
+        return client.diagnostics[status]
+
+    return wait
+
+
+def test_there_is_one_status_for_each_part_and_each_input(client: Any, reported: Callable[..., Any]) -> None:
+    assert client.run(instruction="lift the cup", step_limit=40).result().error_code == ErrorCode.NONE
+    reported("inference", lambda status, found: int(found["count"]) > 1)
+    reported("input state", lambda status, found: True)
+    inputs = {"input front", "input wrist", "input state"}
+    parts = {"state", "command_node", "inference", "queue", "capsules", "device"}
+    assert set(client.diagnostics) == parts | inputs
+    inference, device = values(client, "inference"), values(client, "device")
+    assert 0 < float(inference["p50, ms"]) <= float(inference["p99, ms"])
+    assert float(inference["last, ms"]) > 0
+    assert int(device["captures"]) > 0
+    assert float(device["memory, MiB"]) > float(device["memory, weight, MiB"]) > 0
+    assert float(device["process memory, MiB"]) > 10
+    assert int(values(client, "capsules")["bytes"]) > 0
+    assert int(values(client, "queue")["steps"]) == 40
+    for key in inputs:
+        found = values(client, key)
+        assert int(found["delivered"]) > 0
+        assert (found["publishers"], found["refused"]) == ("1", "0")
+        assert found["topic"].startswith("/")
+    assert client.diagnostics["state"].level == OK
+    assert client.diagnostics["command_node"].level == OK, client.diagnostics["command_node"]
+
+
+def test_lost_messages_and_rates_are_counted_by_input(
+    arm: Any, client: Any, reported: Callable[..., Any], wait_for: Callable[..., Any]
+) -> None:
+    client.run(instruction="lift the cup", step_limit=5).result()
+    reported("input wrist", lambda status, found: found["rate, Hz"] == "0.0")
+    delivered = int(values(client, "input wrist")["delivered"])
+    for _ in range(5):
+        arm.tick()
+    reported("input wrist", lambda status, found: int(found["delivered"]) == delivered + 5)
+    assert values(client, "input wrist")["dropped"] == "0"
+
+
+def test_a_refused_input_is_named_and_a_run_that_waits_for_it_is_an_error(
+    arm: Any, client: Any, reported: Callable[..., Any], wait_for: Callable[..., Any]
+) -> None:
+    client.run(instruction="lift the cup", step_limit=5).result()
+    arm.encoding = "16UC1"
+    run = client.run()
+    status = reported("input wrist", lambda status, found: status.level == ERROR)
+    assert "encoding '16UC1'" in status.message
+    run.result()
+    status = reported("input wrist", lambda status, found: status.level == STALE)
+
+
+def test_a_publisher_that_does_not_fit_is_named_with_its_topic(
+    spun: Any, reported: Callable[..., Any], policy: Any
+) -> None:
+    profile = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
+    publisher = spun.create_publisher(Image, "camera/front/image_raw", profile)
+    said = "quality of service of /peer does not fit"
+    try:
+        status = reported("input front", lambda status, found: said in status.message)
+    finally:
+        spun.destroy_publisher(publisher)
+    assert values_of(status)["topic"] == "/camera/front/image_raw"
+    assert values_of(status)["publishers"] == "2"
+    policy.says("topic /camera/front/image_raw: ")
+
+
+def values_of(status: Any) -> dict[str, str]:
+    return {pair.key: pair.value for pair in status.values}
+
+
+def test_a_publisher_that_goes_away_is_named_and_counted(
+    arm: Any, spun: Any, client: Any, reported: Callable[..., Any], wait_for: Callable[..., Any]
+) -> None:
+    before = int(values_of(reported("input wrist", lambda status, found: True))["publishers lost"])
+    spun.destroy_publisher(arm._views.pop("wrist"))
+    try:
+        status = reported("input wrist", lambda status, found: "no publisher any more" in status.message)
+        assert "/peer was one" in status.message
+        assert int(values_of(status)["publishers lost"]) == before + 1
+    finally:
+        arm._views["wrist"] = spun.create_publisher(Image, "camera/wrist/image_raw", 10)
+    reported("input wrist", lambda status, found: "no publisher" not in status.message)
+
+
+def test_calls_that_come_too_often_are_busy_and_told(client: Any, reported: Callable[..., Any], policy: Any) -> None:
+    client.run(instruction="lift the cup", step_limit=5).result()
+    until, code = time.monotonic() + 10.0, ErrorCode.NONE
+    while code != ErrorCode.BUSY and time.monotonic() < until:
+        code = client.call("save_capsule", name="unknown").error_code
+        assert code in (ErrorCode.UNKNOWN_CAPSULE, ErrorCode.BUSY)
+    assert code == ErrorCode.BUSY
+    reported("state", lambda status, found: int(found["refused calls"]) > 0)
+    assert client.call("snapshot", name="not.limited").error_code == ErrorCode.NONE

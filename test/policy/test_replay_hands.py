@@ -1,0 +1,40 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+from types import SimpleNamespace as Message
+from typing import Any
+
+import numpy as np
+
+from flashrt_ros.policy.replay_hands import Hands, recorded_hands
+
+
+def recording(*commands: Any) -> Any:
+    return Message(
+        other={"Executed": [], "Gate": []},
+        commands=[Message(message=command) for command in commands],
+        contract=Message(action=Message(joints=("a", "b", "c"))),
+    )
+
+
+def command(stamp: int, **positions: float) -> Any:
+    header = Message(stamp=Message(sec=0, nanosec=stamp))
+    return Message(header=header, name=list(positions), position=list(positions.values()))
+
+
+def test_a_safety_action_that_leaves_joints_out_is_what_a_replay_sends() -> None:
+    hands = recorded_hands(recording(command(7, c=3.0, a=1.0)))
+    replayed = Hands(held=[0, 2])
+    replayed.safety(7, np.array([1.0, 2.0, 3.0]))
+    for side in (hands, replayed):
+        assert side.commands[7].safety
+        assert side.commands[7].positions.tolist() == [1.0, 3.0]
+
+
+def test_of_rows_that_are_handed_over_the_first_is_the_command() -> None:
+    hands = Hands()
+    hands.command(7, np.array([[1.0, 2.0], [3.0, 4.0]]))
+    assert hands.commands[7].positions.tolist() == [1.0, 2.0]
+    assert not hands.commands[7].safety
