@@ -30,6 +30,7 @@ INTERFACES = ROOT / "flashrt_interfaces"
 GROUPS = {
     "demo": ("base", "demo"),
     "bench": ("base", "demo"),
+    "soak": ("base", "demo"),
     "test": ("base", "demo", "test"),
     "lint": ("base", "demo", "test", "lint"),
 }

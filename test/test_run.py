@@ -53,7 +53,7 @@ def run(folder: Path, *arguments: str, **env: str) -> subprocess.CompletedProces
 def test_help_names_commands_and_variables() -> None:
     done = run(ROOT, "--help")
     assert done.returncode == 0
-    for word in ("demo", "test", "bench", "lint", "FLASHRT_PYTHON", "FLASHRT_TORCH", "ROS_DISTRO"):
+    for word in ("demo", "test", "bench", "soak", "lint", "FLASHRT_PYTHON", "FLASHRT_TORCH", "ROS_DISTRO"):
         assert word in done.stdout
 
 

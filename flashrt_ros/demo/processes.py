@@ -66,6 +66,14 @@ class Processes:
             raise ProcessEndedError(name, code, self.log(name))
         return True
 
+    def pid(self, name: str) -> int:
+        """The id of a running process."""
+        return self._running[name].pid
+
+    def send(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to a running process and its group."""
+        _signal(self._running[name], number)
+
     def check(self) -> None:
         """Raise ProcessEndedError if one has ended."""
         for name, process in self._running.items():

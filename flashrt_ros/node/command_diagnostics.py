@@ -7,6 +7,7 @@ OK: as it should be. WARN: degraded since the last report. ERROR: the gate was c
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
@@ -23,7 +24,7 @@ _WARNING_REASONS = ("disabled", "released", "publisher", "spent", "inactive")
 
 
 class CommandDiagnostics:
-    """One status each for gate, queue, execution, measured joints, policy heartbeat, topics and ticks."""
+    """One status each for gate, queue, execution, measured joints, policy heartbeat, topics, ticks and process."""
 
     def __init__(
         self, node: Node, contract: Contract, controller: Controller, lateness: Lateness, events: TopicEvents
@@ -49,6 +50,7 @@ class CommandDiagnostics:
                 self._policy(heartbeat_age),
                 self._topics(),
                 self._ticks(),
+                self._process(),
             ]
         )
         report.header.stamp = from_nanoseconds(now)
@@ -149,3 +151,7 @@ class CommandDiagnostics:
         }
         level = DiagnosticStatus.WARN if degraded else DiagnosticStatus.OK
         return self._status("ticks", level, "ticks were lost" if degraded else "in time", values)
+
+    def _process(self) -> DiagnosticStatus:
+        values = {"cpu, s": f"{time.process_time():.3f}"}
+        return self._status("process", DiagnosticStatus.OK, "processor time since the start", values)

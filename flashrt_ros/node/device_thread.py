@@ -49,6 +49,10 @@ class DeviceThread:
         moved = self._moved
         return 0.0 if moved is None else time.monotonic() - moved
 
+    def cpu_seconds(self) -> float:
+        """The processor time that the thread has taken, in s."""
+        return self._worker.cpu_seconds()
+
     def submit(self, job: Callable[[], Result]) -> Future[Result]:
         """Queue a job behind those that wait."""
         return self._worker.submit(lambda: self._watched(job))

@@ -8,6 +8,7 @@ OK: as it should be. WARN: degraded. ERROR: what failed keeps the robot held. ST
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -30,7 +31,7 @@ _MIB = 1 << 20
 
 
 class PolicyDiagnostics:
-    """One status each for state, command_node, inference, queue, capsules, device and every input."""
+    """One status each for state, command_node, inference, queue, capsules, device, process and every input."""
 
     def __init__(self, node: Node, control: PolicyControl, limit: RateLimit) -> None:
         self._node = node
@@ -52,7 +53,8 @@ class PolicyDiagnostics:
         """Report. `mind` is None where nothing is configured; `trouble`: how the newest run failed."""
         report = DiagnosticArray(status=[self._state(last_restore, trouble), self._command_node(mind)])
         if mind is not None:
-            report.status += [self._inference(mind), self._queue(), self._capsules(mind), self._device(mind)]
+            report.status += [self._inference(mind), self._queue(), self._capsules(mind)]
+            report.status += [self._device(mind), self._process(mind)]
             inputs = self._inputs.of(mind.observer, running=self._control.running)
             report.status += [self._status(f"input {key}", *status) for key, status in inputs.items()]
         report.header.stamp = self._node.get_clock().now().to_msg()
@@ -133,6 +135,10 @@ class PolicyDiagnostics:
         }
         level = DiagnosticStatus.WARN if trouble else DiagnosticStatus.OK
         return self._status("capsules", level, trouble or "safe on the disk, or on the way there", values)
+
+    def _process(self, mind: Mind) -> DiagnosticStatus:
+        values = {"cpu, s": f"{time.process_time():.3f}", "cpu of inference, s": f"{mind.device.cpu_seconds():.3f}"}
+        return self._status("process", DiagnosticStatus.OK, "processor time since the start", values)
 
     def _device(self, mind: Mind) -> DiagnosticStatus:
         plan, stalled = mind.policy.plan, mind.device.stalled_for()

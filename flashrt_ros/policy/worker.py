@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -62,6 +63,12 @@ class Worker:
         self._canceled = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+
+    def cpu_seconds(self) -> float:
+        """The processor time that the thread has taken, in s; 0 once it has ended."""
+        if not self._thread.is_alive():
+            return 0.0
+        return time.clock_gettime(time.pthread_getcpuclockid(self._thread.ident or 0))
 
     def submit(self, run: Callable[[], Result]) -> Future[Result]:
         """Queue a job behind those that wait."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
 
@@ -86,6 +87,22 @@ def test_a_closed_worker_takes_nothing() -> None:
     with pytest.raises(FlashrtError) as refused:
         worker.submit(lambda: None)
     assert refused.value.code is ErrorCode.INACTIVE
+
+
+def test_its_processor_time_is_what_its_jobs_compute(worker: Worker) -> None:
+    def compute() -> None:
+        began = time.thread_time()
+        while time.thread_time() - began < 0.05:
+            pass
+
+    before = worker.cpu_seconds()
+    worker.submit(compute).result()
+    computed = worker.cpu_seconds()
+    worker.submit(lambda: time.sleep(0.1)).result()
+    assert 0.05 <= computed - before < 0.08
+    assert worker.cpu_seconds() - computed < 0.02
+    worker.close()
+    assert worker.cpu_seconds() == 0.0
 
 
 def test_an_idle_job_gives_way_and_is_called_again(worker: Worker) -> None:

@@ -1,6 +1,6 @@
 # Copyright 2026 the flashrt_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""A client of policy_node that notes how long its calls take: `calls` saves and lists, `runs` restores and runs on.
+"""A client of policy_node that notes how long its calls take: three call one service each, `runs` restores and runs.
 
 It goes on beyond the measured time, until SIGINT, so that the load lasts for as long as anything is measured.
 """
@@ -107,13 +107,26 @@ class Client:
         self._stopped = True
 
 
-def calls(client: Client) -> None:
-    """Save and list, `1 / CALL_PERIOD` times a second; the node's budget evicts what is old."""
-    snapshot, listed = client.service(srv.Snapshot, "snapshot"), client.service(srv.ListCapsules, "list_capsules")
+def snapshots(client: Client) -> None:
+    """Save, `1 / CALL_PERIOD` times a second; the node's budget evicts what is old."""
+    _call_often(client, srv.Snapshot, "snapshot", lambda count: srv.Snapshot.Request(name=f"call_{count}"))
+
+
+def lists(client: Client) -> None:
+    """List as often."""
+    _call_often(client, srv.ListCapsules, "list_capsules", lambda count: srv.ListCapsules.Request())
+
+
+def samples(client: Client) -> None:
+    """Sample as often."""
+    _call_often(client, srv.SampleActions, "sample_actions", lambda count: srv.SampleActions.Request(seeds=[count]))
+
+
+def _call_often(client: Client, kind: Any, name: str, request: Callable[[int], Any]) -> None:
+    call = client.service(kind, name)
     due, count = time.monotonic(), 0
     while True:
-        snapshot(srv.Snapshot.Request(name=f"call_{count}"))
-        listed(srv.ListCapsules.Request())
+        call(request(count))
         count += 1
         due = max(due + CALL_PERIOD, time.monotonic())
         client.pause(due)
@@ -151,7 +164,7 @@ def runs(client: Client) -> None:
 
 def main() -> int:
     """Be one client until SIGINT, then write what it measured."""
-    roles = {"calls": calls, "runs": runs}
+    roles = {role.__name__: role for role in (runs, snapshots, lists, samples)}
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("role", choices=roles)
     parser.add_argument("output", type=Path)

@@ -12,6 +12,8 @@ import numpy as np
 _SERVICE_BAR = 20.0  # ms
 _RESTORE_MARGIN = 10.0  # ms
 _LATENESS_FACTOR, _LATENESS_MARGIN = 2.0, 0.5  # ms
+_FRAMES_LACKING = 1.0  # percent
+_CPU_BAR = 25.0  # percent of a core
 _EARLY = 20
 """Part of a period by which a tick may begin before the typical one and still count as the same."""
 
@@ -41,9 +43,13 @@ class Figures:
         sleeper: lateness of a process that only sleeps.
         lost_alone: control ticks lost where the sleeper lost none.
         snapshot: round trip of each call; so are `listing` and `restore`.
+        sample: round trip of each call of sample_actions.
         closing: from each restore's call to the closing of the gate.
         stage: the longest of the policy's stages; a verb waits for the one in progress.
         inferences: a second.
+        lacking: part of the published frames that policy_node did not get.
+        policy_cpu: processor time of policy_node without the thread that computes, of one core.
+        command_cpu: processor time of command_node, of one core.
     """
 
     period: float
@@ -53,9 +59,13 @@ class Figures:
     snapshot: Sequence[float]
     listing: Sequence[float]
     restore: Sequence[float]
+    sample: Sequence[float]
     closing: Sequence[float]
     stage: float
     inferences: float
+    lacking: float
+    policy_cpu: float
+    command_cpu: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +93,9 @@ def verdicts(figures: Figures) -> list[Verdict]:
             _LATENESS_FACTOR * sleeper + _LATENESS_MARGIN,
             f"{_LATENESS_FACTOR:g} x {sleeper:.2f} of the sleeper + {_LATENESS_MARGIN:g}",
         ),
+        Verdict(
+            "lateness of control ticks, p99, ms", 1e3 * figures.control.p99, 500.0 * figures.period, "half a period"
+        ),
         Verdict("control ticks lost that the sleeper kept", figures.lost_alone, 0, ""),
         Verdict("snapshot, p99, ms", _p99(figures.snapshot), _SERVICE_BAR, f"{len(figures.snapshot)} calls"),
         Verdict("list_capsules, p99, ms", _p99(figures.listing), _SERVICE_BAR, f"{len(figures.listing)} calls"),
@@ -97,6 +110,13 @@ def verdicts(figures: Figures) -> list[Verdict]:
             1e3 * max(figures.closing),
             1e3 * figures.period,
             "one control period",
+        ),
+        Verdict("frames that were not delivered, %", 100.0 * figures.lacking, _FRAMES_LACKING, "of those published"),
+        Verdict(
+            "processor time outside inference, % of a core",
+            100.0 * (figures.policy_cpu + figures.command_cpu),
+            _CPU_BAR,
+            f"policy_node {100.0 * figures.policy_cpu:.1f}, command_node {100.0 * figures.command_cpu:.1f}",
         ),
     ]
 

@@ -11,14 +11,17 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
+from array import array
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import numpy as np
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.node import Node
 from sensor_msgs.msg import Image, JointState
 
 from flashrt_ros.node.parameters import Parameter, declare
-from flashrt_ros.node.qos import COMMAND, input_qos
+from flashrt_ros.node.qos import COMMAND, DIAGNOSTICS, input_qos
 from flashrt_ros.node.run import run_node
 from flashrt_ros.policy.contract import load_contract
 from flashrt_ros.policy.contract_observation import ImageSource
@@ -26,13 +29,16 @@ from flashrt_ros.policy.contract_observation import ImageSource
 _PARAMETERS = (
     Parameter("contract", "", "Path of the contract file whose topics are published."),
     Parameter("camera_rate", 30.0, "Images a second of each camera.", low=1.0, high=200.0),
-    Parameter("image_size", 96, "Pixels of each side.", low=16, high=1024),
+    Parameter("image_width", 96, "Pixels.", low=16, high=1920),
+    Parameter("image_height", 96, "Pixels.", low=16, high=1200),
 )
 _FRAMES = 8
+FRAMES = "robot: frames"
+"""The status that has how many were published, by the contract's key."""
 
 
 class BenchRobot(Node):
-    """Node `robot`: joint states at the contract's rate, and every camera of the contract."""
+    """Node `robot`: joint states at the contract's rate, and every camera of the contract; it reports its frames."""
 
     def __init__(self, stop: threading.Event) -> None:
         super().__init__("robot")
@@ -42,6 +48,9 @@ class BenchRobot(Node):
         self._state = JointState(name=list(joints.joints), position=[0.0] * len(joints.joints))
         self._states = self.create_publisher(JointState, joints.topic, input_qos("reliable"))
         self.create_subscription(JointState, contract.action.command.topic, self._on_command, COMMAND)
+        self._frames: Counter[str] = Counter()
+        self._reports = self.create_publisher(DiagnosticArray, "/diagnostics", DIAGNOSTICS)
+        self.create_timer(1.0, self._report)
         self.create_timer(1.0 / contract.action.rate, self._show_joints)
         for camera in contract.observation.images:
             self.create_timer(1.0 / self.get_parameter("camera_rate").value, self._camera(camera))
@@ -55,21 +64,30 @@ class BenchRobot(Node):
 
     def _camera(self, camera: ImageSource) -> Callable[[], None]:
         publisher = self.create_publisher(Image, camera.topic, input_qos("reliable"))
-        frames = itertools.cycle(list(_noise(camera.key, self.get_parameter("image_size").value)))
+        width, height = (self.get_parameter(name).value for name in ("image_width", "image_height"))
+        frames = itertools.cycle(list(_noise(camera.key, width, height)))
 
         def show() -> None:
             image = next(frames)
             image.header.stamp = self.get_clock().now().to_msg()
             publisher.publish(image)
+            self._frames[camera.key] += 1
 
         return show
 
+    def _report(self) -> None:
+        values = [KeyValue(key=key, value=str(count)) for key, count in self._frames.items()]
+        report = DiagnosticArray(status=[DiagnosticStatus(name=FRAMES, values=values)])
+        report.header.stamp = self.get_clock().now().to_msg()
+        self._reports.publish(report)
 
-def _noise(key: str, size: int) -> Iterator[Image]:
+
+def _noise(key: str, width: int, height: int) -> Iterator[Image]:
     generator = np.random.default_rng(list(key.encode()))
     for _ in range(_FRAMES):
-        pixels = generator.integers(0, 256, (size, size, 3), np.uint8)
-        yield Image(height=size, width=size, step=3 * size, encoding="rgb8", data=pixels.tobytes())
+        pixels = generator.integers(0, 256, (height, width, 3), np.uint8)
+        data = array("B", pixels.tobytes())
+        yield Image(height=height, width=width, step=3 * width, encoding="rgb8", data=data)
 
 
 if __name__ == "__main__":

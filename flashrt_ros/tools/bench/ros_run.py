@@ -8,6 +8,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import rclpy
@@ -18,23 +19,40 @@ from flashrt_ros.demo.nodes import contract_file
 from flashrt_ros.demo.processes import Processes
 from flashrt_ros.models.tiny import write_tiny_checkpoint
 from flashrt_ros.tools.bench.ros_figures import Figures, Spread, lost_alone
-from flashrt_ros.tools.bench.ros_watcher import Status, Watcher
+from flashrt_ros.tools.bench.ros_robot import FRAMES
+from flashrt_ros.tools.bench.ros_watcher import Statuses, Watcher
 
 RATE = 50.0
+CLIENTS = ("runs", "snapshots", "lists", "samples")
+"""The roles of ros_client; the first makes the arm move, so that there is something to save."""
 _THRESHOLD = 11
 """Of 16 rows: an inference begins five ticks after the last one began, so that there are ten a second."""
 _CAPSULE_BUDGET = 16  # MiB; some thirty capsules are held, in memory or on the disk
 _WARM_UP = 8.0  # s, in which the clients start
 _PATIENCE = 60.0
 
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What the nodes are measured under.
+
+    Attributes:
+        image: width and height of each camera's, pixels.
+        threads: of the policy's computation.
+        recorder: seconds that policy_node's flight recorder keeps; 0: none.
+    """
+
+    image: tuple[int, int]
+    threads: int
+    recorder: float
+
+
 Commands = dict[str, list[str]]
 Progress = Callable[[str], None]
 
 
-def measure(folder: Path, seconds: float, threads: int, recorder: float, progress: Progress) -> Figures:
+def measure(folder: Path, seconds: float, load: Load, progress: Progress) -> Figures:
     """Run all processes and measure for `seconds`; `folder` gets checkpoint, capsules, logs and results.
-
-    `recorder`: seconds that policy_node's flight recorder keeps; 0: none.
 
     Raises:
         ProcessEndedError: one ended that should not have, or badly.
@@ -42,31 +60,52 @@ def measure(folder: Path, seconds: float, threads: int, recorder: float, progres
     """
     progress("writing a checkpoint")
     checkpoint = write_tiny_checkpoint(folder / "checkpoint")
-    commands = _commands(folder, checkpoint, _write_contract(folder / "contract.yaml"), threads, recorder)
+    commands = _commands(folder, checkpoint, _write_contract(folder / "contract.yaml"), load)
     rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
     try:
         with Processes(folder / "logs") as processes:
             watcher = Watcher(processes)
             begin = _start(watcher, processes, commands, seconds, progress)
-            first, last, ticks = _watch(watcher, begin, seconds, progress)
+            first = _statuses(watcher, begin, 0.0, progress)
+            last = _statuses(watcher, begin, seconds, progress)
             for ended in processes.stop():
                 raise ended
     finally:
         rclpy.try_shutdown()
-    sleeper, calls, runs = (json.loads(_result(folder, name).read_text()) for name in ("sleeper", "calls", "runs"))
+    sleeper = json.loads(_result(folder, "sleeper").read_text())
+    times: dict[str, list[float]] = {}
+    for role in CLIENTS:
+        times |= json.loads(_result(folder, role).read_text())
     during = [tick for tick in watcher.ticks if begin <= tick * 1e-9 <= begin + seconds]
+    ticks, inference, process = last["command: ticks"], "policy: inference", "policy: process"
+    computing = _rate(first, last, process, "cpu of inference, s")
     return Figures(
         period=1.0 / RATE,
         control=Spread(*(1e-3 * ticks.number(f"lateness {which}, ms") for which in ("p50", "p99", "max"))),
         sleeper=Spread(**sleeper["lateness"]),
         lost_alone=lost_alone(during, sleeper["ticks"], round(1e9 / RATE)),
-        snapshot=_measured(calls, "snapshot"),
-        listing=_measured(calls, "list_capsules"),
-        restore=_measured(runs, "restore"),
-        closing=_measured(runs, "closing"),
-        stage=1e-3 * last.number("longest stage, ms"),
-        inferences=(last.number("count") - first.number("count")) / (last.stamp - first.stamp),
+        snapshot=_measured(times, "snapshot"),
+        listing=_measured(times, "list_capsules"),
+        sample=_measured(times, "sample_actions"),
+        restore=_measured(times, "restore"),
+        closing=_measured(times, "closing"),
+        stage=1e-3 * last[inference].number("longest stage, ms"),
+        inferences=_rate(first, last, inference, "count"),
+        lacking=1.0 - min(_delivered(first, last, key) for key in last[FRAMES].values),
+        policy_cpu=_rate(first, last, process, "cpu, s") - computing,
+        command_cpu=_rate(first, last, "command: process", "cpu, s"),
     )
+
+
+def _rate(first: Statuses, last: Statuses, name: str, key: str) -> float:
+    """How much a number has grown in a second."""
+    before, after = first[name], last[name]
+    return (after.number(key) - before.number(key)) / (after.stamp - before.stamp)
+
+
+def _delivered(first: Statuses, last: Statuses, key: str) -> float:
+    """The part of a camera's frames that was delivered; each end says by its own clock how many they were."""
+    return _rate(first, last, f"policy: input {key}", "received") / _rate(first, last, FRAMES, key)
 
 
 def _measured(times: Mapping[str, list[float]], name: str) -> list[float]:
@@ -82,45 +121,39 @@ def _start(watcher: Watcher, processes: Processes, commands: Commands, seconds: 
         processes.start(name, commands[name])
     watcher.until(lambda: "policy: inference" in watcher.statuses, _PATIENCE, "policy_node")
     begin = time.time() + _WARM_UP
-    for name in ("runs", "calls"):
+    for name in CLIENTS:
         progress(f"starting the client '{name}'")
         processes.start(name, [*commands[name], "--begin", str(begin), "--seconds", str(seconds)])
         watcher.until(lambda: watcher.moves, _PATIENCE, "the arm to move")
     return begin
 
 
-def _watch(watcher: Watcher, begin: float, seconds: float, progress: Progress) -> tuple[Status, Status, Status]:
-    """Return what the policy reports of its inferences at the beginning and the end, and command_node of its ticks."""
-    progress("warming up")
-    watcher.until(lambda: time.time() >= begin, _WARM_UP, "the beginning")
-    first = watcher.report("policy: inference", begin)
-    progress(f"measuring for {seconds:g} s")
-    watcher.until(lambda: time.time() >= begin + seconds, seconds + 1.0, "the end")
-    return (
-        first,
-        watcher.report("policy: inference", begin + seconds),
-        watcher.report("command: ticks", begin + seconds),
-    )
+def _statuses(watcher: Watcher, begin: float, seconds: float, progress: Progress) -> Statuses:
+    """Return what all report of themselves `seconds` after the beginning."""
+    progress(f"measuring for {seconds:g} s" if seconds else "warming up")
+    due = begin + seconds
+    watcher.until(lambda: time.time() >= due, _WARM_UP + seconds, "the end" if seconds else "the beginning")
+    return {name: watcher.report(name, due) for name in list(watcher.statuses)}
 
 
-def _commands(folder: Path, checkpoint: Path, contract: Path, threads: int, recorder: float) -> Commands:
+def _commands(folder: Path, checkpoint: Path, contract: Path, load: Load) -> Commands:
     own = "flashrt_ros.tools.bench"
     policy = {
         "checkpoint": checkpoint,
         "capsule_folder": folder / "capsules",
         "capsule_folder_limit": _CAPSULE_BUDGET,
         "capsule_budget": _CAPSULE_BUDGET,
-        "threads": threads,
-        "recorder.seconds": recorder,
+        "threads": load.threads,
+        "recorder.seconds": load.recorder,
     }
+    robot = {"contract": contract, "image_width": load.image[0], "image_height": load.image[1]}
     node = {"contract": contract, "autostart": "true"}
     return {
         "sleeper": _python(f"{own}.ros_sleeper", _result(folder, "sleeper"), "--rate", RATE),
-        "robot": _python(f"{own}.ros_robot", *_parameters({"contract": contract})),
+        "robot": _python(f"{own}.ros_robot", *_parameters(robot)),
         "command": _python("flashrt_ros.node.command_node", *_parameters(node)),
         "policy": _python("flashrt_ros.node.policy_node", *_parameters({**node, **policy})),
-        "calls": _python(f"{own}.ros_client", "calls", _result(folder, "calls")),
-        "runs": _python(f"{own}.ros_client", "runs", _result(folder, "runs")),
+        **{role: _python(f"{own}.ros_client", role, _result(folder, role)) for role in CLIENTS},
     }
 
 

@@ -32,6 +32,10 @@ class Status:
         return float(self.values[key])
 
 
+Statuses = dict[str, Status]
+"""By name."""
+
+
 class Watcher:
     """A node that notes every tick and the newest diagnostics; spun by whoever waits.
 
@@ -45,7 +49,7 @@ class Watcher:
         """`processes` must go on for as long as somebody waits."""
         self.ticks: list[int] = []
         self.moves = False
-        self.statuses: dict[str, Status] = {}
+        self.statuses: Statuses = {}
         self._processes = processes
         self._node = rclpy.create_node("bench")
         self._executor = SingleThreadedExecutor()

@@ -25,6 +25,12 @@ def test_too_short_a_time_is_refused(root: Path) -> None:
     assert "give 2 or more" in done.stderr
 
 
+def test_a_size_that_is_none_is_refused(root: Path) -> None:
+    done = bench(root, "--image", "640")
+    assert done.returncode == 2
+    assert "invalid" in done.stderr
+
+
 def test_everything_is_measured_and_the_exit_code_tells_whether_it_holds(root: Path, tmp_path: Path) -> None:
     result = tmp_path / "result.json"
     done = bench(root, "--seconds", "3", "--json", str(result))
@@ -32,9 +38,12 @@ def test_everything_is_measured_and_the_exit_code_tells_whether_it_holds(root: P
     said = json.loads(result.read_text())
     assert done.returncode == (0 if all(verdict["holds"] for verdict in said["verdicts"]) else 1)
     figures = said["figures"]
-    assert all(min(figures[name]) > 0 for name in ("snapshot", "listing", "restore", "closing"))
+    assert all(min(figures[name]) > 0 for name in ("snapshot", "listing", "sample", "restore", "closing"))
     assert len(figures["snapshot"]) > 10
     assert figures["inferences"] > 0
     assert figures["stage"] > 0
+    assert 0 <= figures["lacking"] < 1
+    assert figures["policy_cpu"] > 0
+    assert figures["command_cpu"] > 0
     for spread in (figures["sleeper"], figures["control"]):
         assert 0 < spread["p50"] <= spread["p99"] <= spread["max"]

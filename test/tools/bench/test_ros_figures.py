@@ -18,10 +18,14 @@ FIGURES = Figures(
     lost_alone=0,
     snapshot=[0.02],
     listing=[0.02],
+    sample=[9.0],
     restore=[0.017],
     closing=[0.02],
     stage=0.007,
     inferences=10.0,
+    lacking=0.01,
+    policy_cpu=0.15,
+    command_cpu=0.10,
 )
 
 
@@ -41,12 +45,21 @@ def test_figures_at_their_bars_hold() -> None:
         ("snapshot", [0.0201], "snapshot"),
         ("listing", [0.0201], "list_capsules"),
         ("restore", [0.0171], "restore"),
+        ("lacking", 0.0101, "frames"),
+        ("policy_cpu", 0.151, "outside inference"),
+        ("command_cpu", 0.101, "outside inference"),
         ("closing", [0.001, 0.0201], "closed gate"),
     ],
 )
 def test_each_figure_beyond_its_bar_is_told(name: str, value: object, broken: str) -> None:
     (failed,) = [verdict for verdict in verdicts(replace(FIGURES, **{name: value})) if not verdict.holds]
     assert broken in failed.what
+
+
+def test_lateness_is_never_over_half_a_period_however_late_the_sleeper_is() -> None:
+    late = replace(FIGURES, sleeper=Spread(0.0, 0.009, 0.1), control=Spread(0.0, 0.0101, 0.1))
+    (failed,) = [verdict for verdict in verdicts(late) if not verdict.holds]
+    assert failed.how == "half a period"
 
 
 def test_a_late_tick_is_not_lost() -> None:

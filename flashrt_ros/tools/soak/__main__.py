@@ -1,0 +1,116 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Run both nodes and a simulated robot, inject faults at random, and see that the arm is safe and moves again.
+
+Each fault must bring the declared safety action within its bound, nothing may be commanded behind it, and the arm must
+move again without a restart. Memory of the nodes may grow by 5 % once their stores are full.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from flashrt_ros.demo.processes import ProcessEndedError, tail
+from flashrt_ros.tools.soak.rig import Rig, StuckError
+from flashrt_ros.tools.soak.run import MEMORY_GROWTH, Outcome, soak
+
+_SLACK = 0.5
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Soak; 0 if all held."""
+    parser = argparse.ArgumentParser(prog="soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10.0, help="how long (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of the faults and their times (default: %(default)s)")
+    parser.add_argument(
+        "--slack",
+        type=float,
+        default=_SLACK,
+        help="seconds by which a busy machine may miss a bound (default: %(default)s)",
+    )
+    parser.add_argument("--folder", type=Path, help="keep logs and capsules in this folder")
+    parser.add_argument("--json", type=Path, help="write the outcome to this file too")
+    options = parser.parse_args(arguments)
+    if options.minutes <= 0.0:
+        parser.error(f"--minutes {options.minutes:g}: give more than 0")
+    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.folder or Path(temporary)
+        try:
+            with console.status("starting the nodes") as status, Rig(folder) as rig:
+                outcome = soak(rig, 60.0 * options.minutes, options.seed, options.slack, status.update)
+        except (ProcessEndedError, StuckError) as error:
+            _show_logs(console, folder / "logs")
+            console.print(f"[bold red]the soak has ended early[/]: {escape(str(error))}")
+            return 1
+        if not outcome.holds:
+            _show_logs(console, folder / "logs")
+    console.print(table(outcome, options.seed))
+    for line in summary(outcome):
+        console.print(line, markup=False)
+    if options.json:
+        options.json.write_text(json.dumps({**asdict(outcome), "holds": outcome.holds}, indent=1))
+    return 0 if outcome.holds else 1
+
+
+def table(outcome: Outcome, seed: int) -> Table:
+    """Each fault, how often it was there, and what became of it."""
+    made = Table(
+        "fault",
+        "times",
+        "safe after, s",
+        "moves again after, s",
+        "disturbed",
+        "outcome",
+        title=f"faults at random, seed {seed}",
+    )
+    for name, tally in outcome.tallies.items():
+        fine = "[green]held[/]" if not tally.failures else f"[bold red]{len(tally.failures)} FAILED[/]"
+        made.add_row(
+            name,
+            str(tally.count),
+            _longest(tally.safe),
+            _longest(tally.moved_again),
+            str(tally.disturbed),
+            fine if tally.count else "not injected",
+        )
+    return made
+
+
+def summary(outcome: Outcome) -> list[str]:
+    """What else is to be said, a line each."""
+    lines = [f"{name}: {failure}" for name, tally in outcome.tallies.items() for failure in tally.failures]
+    lines += [f"must never be: {violation}" for violation in outcome.violations]
+    for node, (before, after) in outcome.memory.items():
+        bar = "at most" if outcome.growth(node) <= MEMORY_GROWTH else "MORE THAN"
+        lines.append(
+            f"memory of {node}_node: {before / 2**20:.0f} to {after / 2**20:.0f} MiB, "
+            f"{100 * outcome.growth(node):+.1f} %, {bar} {100 * MEMORY_GROWTH:g} %"
+        )
+    if outcome.stuck:
+        lines.append(f"ended early: {outcome.stuck}")
+    return lines
+
+
+def _longest(times: list[float]) -> str:
+    return f"{max(times):.2f}" if times else ""
+
+
+def _show_logs(console: Console, folder: Path) -> None:
+    for log in sorted(folder.iterdir()):
+        console.print(f"[dim]--- the end of {log.name} ---[/]")
+        console.print(tail(log), markup=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

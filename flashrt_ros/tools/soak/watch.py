@@ -1,0 +1,110 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the nodes say and command, and what must hold of it at any time."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from rclpy.node import Node
+from sensor_msgs.msg import JointState
+
+from flashrt_ros.node import qos
+from flashrt_ros.node.interfaces import msg
+from flashrt_ros.policy.contract import Contract
+
+_REMEMBERED = 1000
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What the robot was commanded, and when it came, s of `time.monotonic`."""
+
+    at: float
+    positions: NDArray[np.float64]
+
+
+class Watch:
+    """Hears the nodes.
+
+    Attributes:
+        gate: the newest; so are `state` and `tick`.
+        moved_at: when the newest tick that ran an action came, s of `time.monotonic`.
+        horizon: rows of a chunk.
+        commands: the newest.
+        count: of all commands; `changes`: of those that differed from the one before.
+        violations: what must never be and was.
+    """
+
+    def __init__(self, node: Node, contract: Contract) -> None:
+        action = contract.action
+        self.gate = msg.Gate()
+        self.state = msg.PolicyState()
+        self.tick = msg.Executed()
+        self.moved_at = 0.0
+        self.horizon = 0
+        self.commands: deque[Command] = deque(maxlen=_REMEMBERED)
+        self.count = 0
+        self.changes = 0
+        self.violations: list[str] = []
+        self._joints: Sequence[str] = action.joints
+        self._low, self._high = np.array(action.limits.low), np.array(action.limits.high)
+        self._jump = np.array(action.limits.step) + action.start_tolerance
+        node.create_subscription(msg.Gate, "command/gate", self._on_gate, qos.LATCHED)
+        node.create_subscription(msg.PolicyState, "policy/state", self._on_state, qos.LATCHED)
+        node.create_subscription(msg.Executed, "command/executed", self._on_tick, qos.EXECUTED)
+        node.create_subscription(msg.ActionChunk, "policy/action_chunk", self._on_chunk, qos.CHUNK)
+        node.create_subscription(JointState, action.command.topic, self._on_command, qos.COMMAND)
+
+    @property
+    def token(self) -> str:
+        """Why the gate is closed, without the explanation; empty: it is open."""
+        return str(self.gate.reason).partition(":")[0]
+
+    def moves(self, since: float) -> bool:
+        """Whether an action ran after a time, and the gate is open."""
+        return bool(self.gate.open) and self.moved_at > since
+
+    def held(self) -> bool:
+        """Whether the newest command repeats the one before: the arm is told to stay."""
+        newest = list(self.commands)[-2:]
+        return len(newest) == 2 and np.array_equal(newest[0].positions, newest[1].positions)
+
+    def _on_gate(self, gate: msg.Gate) -> None:
+        if gate.epoch < self.gate.epoch:
+            self.violations.append(f"the gate's epoch went back from {self.gate.epoch} to {gate.epoch}")
+        self.gate = gate
+
+    def _on_state(self, state: msg.PolicyState) -> None:
+        if state.epoch < self.state.epoch:
+            self.violations.append(f"the policy's epoch went back from {self.state.epoch} to {state.epoch}")
+        self.state = state
+
+    def _on_chunk(self, chunk: msg.ActionChunk) -> None:
+        self.horizon = chunk.horizon
+
+    def _on_tick(self, tick: msg.Executed) -> None:
+        self.tick = tick
+        if tick.active:
+            self.moved_at = time.monotonic()
+
+    def _on_command(self, command: JointState) -> None:
+        self.count += 1
+        by_name = dict(zip(command.name, command.position, strict=True))
+        positions = np.array([by_name[joint] for joint in self._joints])
+        if not np.isfinite(positions).all():
+            self.violations.append(f"commanded {positions.tolist()}")
+        elif (positions < self._low - _ROUNDING).any() or (positions > self._high + _ROUNDING).any():
+            self.violations.append(f"commanded outside the limits: {positions.tolist()}")
+        elif self.commands and (np.abs(positions - self.commands[-1].positions) > self._jump + _ROUNDING).any():
+            before = self.commands[-1].positions.tolist()
+            self.violations.append(f"commands jumped from {before} to {positions.tolist()}")
+        if not self.commands or not np.array_equal(positions, self.commands[-1].positions):
+            self.changes += 1
+        self.commands.append(Command(time.monotonic(), positions))

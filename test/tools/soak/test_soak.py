@@ -1,0 +1,41 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Both nodes, the simulated robot and clients for 90 s, with faults at random."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("flashrt_interfaces")
+
+from flashrt_ros.tools.soak.faults import FAULTS
+
+MINUTES = 1.5
+
+
+def soak(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "flashrt_ros.tools.soak", *arguments]
+    return subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=300.0, check=False)
+
+
+def test_no_time_at_all_is_refused(root: Path) -> None:
+    done = soak(root, "--minutes", "0")
+    assert done.returncode == 2
+    assert "give more than 0" in done.stderr
+
+
+def test_every_fault_is_answered_by_its_safety_action_and_the_arm_moves_again(root: Path, tmp_path: Path) -> None:
+    result = tmp_path / "result.json"
+    done = soak(root, "--minutes", str(MINUTES), "--seed", "1", "--json", str(result))
+    assert done.returncode == 0, done.stdout + done.stderr
+    tallies = json.loads(result.read_text())["tallies"]
+    assert set(tallies) == set(FAULTS)
+    for name, tally in tallies.items():
+        assert tally["count"] == len(tally["safe"]) == len(tally["moved_again"]) > 0, name
+        assert name.split()[-1] in done.stdout
+    assert "memory of policy_node" in done.stdout
