@@ -113,7 +113,7 @@ def test_colcon(workspace: Path, options: list[str]) -> None:
     assert {path.name for path in scripts.iterdir()} == set(console_scripts())
     assert all(os.access(path, os.X_OK) for path in scripts.iterdir())
     share = install / "flashrt_ros" / "share"
-    for folder, pattern in (("launch", "*.launch.py"), ("config", "*.yaml")):
+    for folder, pattern in (("launch", "*.launch.py"), ("config", "*.*")):
         installed = {path.name for path in (share / "flashrt_ros" / folder).iterdir()}
         assert installed == {path.name for path in (ROOT / folder).glob(pattern)}
     assert (share / "ament_index" / "resource_index" / "packages" / "flashrt_ros").exists()
