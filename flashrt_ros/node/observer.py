@@ -14,13 +14,15 @@ from rclpy.duration import Duration
 from rclpy.node import Node
 from rclpy.serialization import deserialize_message
 from sensor_msgs.msg import Image
+from std_msgs.msg import String
 
 from flashrt_ros.node import qos
 from flashrt_ros.node.image_view import view_image
 from flashrt_ros.node.input_messages import INPUT_TYPES, size_limit, stamp_of
 from flashrt_ros.node.input_meter import InputMeter
+from flashrt_ros.node.request_bounds import BOUNDS
 from flashrt_ros.policy.contract import Contract
-from flashrt_ros.policy.contract_observation import ImageSource, StateSource
+from flashrt_ros.policy.contract_observation import ImageSource, StateSource, TextSource
 from flashrt_ros.policy.image_messages import ImageReader
 from flashrt_ros.policy.observation_buffer import ObservationBuffer, Parts
 from flashrt_ros.policy.processing import Observation
@@ -66,6 +68,8 @@ class Observer:
         observed = contract.observation
         self.buffer = ObservationBuffer.of(observed)
         self.clock_jumps = 0
+        self.text = ""
+        """The newest instruction that has come by topic."""
         self._images = {source.key: ImageReader(source) for source in observed.images}
         self._kept: set[str] = set()
         self.meters: dict[str, InputMeter] = {}
@@ -74,6 +78,7 @@ class Observer:
         readers |= {key: self._reader(part) for key, part in self._layout.parts.items()}
         self.subscriptions = {source.key: self._subscribe(source, readers[source.key]) for source in observed.sources}
         """Of each input, by its key."""
+        self._text = self._subscribe_text(observed.text)
         self._jumps = node.get_clock().create_jump_callback(_JUMP, post_callback=self._on_clock_jump)
 
     @property
@@ -114,6 +119,8 @@ class Observer:
         self._jumps.unregister()
         for subscription in self.subscriptions.values():
             self._node.destroy_subscription(subscription)
+        if self._text is not None:
+            self._node.destroy_subscription(self._text)
 
     def _now(self) -> int:
         return int(self._node.get_clock().now().nanoseconds)
@@ -146,6 +153,17 @@ class Observer:
             qos.input_qos(source.qos),
             raw=True,
         )
+
+    def _subscribe_text(self, source: TextSource | None) -> Any:
+        if source is None:
+            return None
+        return self._node.create_subscription(String, source.topic, self._take_text, qos.input_qos(source.qos))
+
+    def _take_text(self, message: String) -> None:
+        if len(message.data) > BOUNDS["instruction"][0]:
+            self._node.get_logger().warning(f"an instruction of {len(message.data)} characters is not taken")
+        else:
+            self.text = message.data
 
     def _on_clock_jump(self, jump: object) -> None:
         self.clock_jumps += 1

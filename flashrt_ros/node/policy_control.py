@@ -69,8 +69,10 @@ class PolicyControl:
         self._state = node.create_publisher(msg.PolicyState, "~/state", qos.LATCHED)
         self._beat = node.create_publisher(msg.Heartbeat, "~/heartbeat", qos.HEARTBEAT)
         self._sequence = 0
-        node.create_subscription(msg.Gate, "command/gate", self._on_gate, qos.LATCHED)
-        node.create_subscription(msg.Heartbeat, "command/heartbeat", self._on_heartbeat, qos.HEARTBEAT)
+        self.subscriptions = [
+            node.create_subscription(msg.Gate, "command/gate", self._on_gate, qos.LATCHED),
+            node.create_subscription(msg.Heartbeat, "command/heartbeat", self._on_heartbeat, qos.HEARTBEAT),
+        ]
 
     @property
     def closed_at(self) -> int:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from py_trees.common import Status
 from py_trees.trees import BehaviourTree
 
 from flashrt_ros.node import behaviours
-from flashrt_ros.node.behaviour_tree import LEAVES, load_tree
+from flashrt_ros.node.behaviour_tree import COMPOSITES, DECORATORS, LEAVES, load_tree
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -107,3 +108,12 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, said: str)
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(FlashrtError, match=r"absent\.yaml: cannot be read"):
         load_tree(tmp_path / "absent.yaml")
+
+
+def test_the_page_names_every_kind_of_step_and_the_time_of_every_service() -> None:
+    page = (ROOT / "doc" / "behaviour_trees.md").read_text()
+    format_, clients = page.split("## BehaviorTree.CPP and nav2")
+    assert [kind for kind in (*LEAVES, *COMPOSITES, *DECORATORS) if f"`{kind}`" not in format_] == []
+    services = {path.stem for path in (ROOT / "flashrt_interfaces" / "srv").glob("*.srv")}
+    named = {"".join(word.title() for word in name.split("_")) for name in re.findall(r"`([a-z_]+)`", clients)}
+    assert services - named == set()

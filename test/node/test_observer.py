@@ -20,7 +20,7 @@ from rclpy.node import Node
 from rclpy.parameter import Parameter
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import CompressedImage, Image, JointState
-from std_msgs.msg import Float64MultiArray
+from std_msgs.msg import Float64MultiArray, String
 
 from flashrt_ros.node import observer as module
 from flashrt_ros.node.observer import Observer, UnreadableError
@@ -43,6 +43,7 @@ observation:
     - {topic: bare_pose, type: geometry_msgs/msg/Pose, fields: {side: position.y}, max_age: 0.5}
     - {topic: push, type: geometry_msgs/msg/WrenchStamped, fields: {push: force.x}, max_age: 0.5}
     - {topic: turn, type: geometry_msgs/msg/Wrench, fields: {turn: torque.z}, max_age: 0.5}
+  text: {topic: task, type: std_msgs/msg/String}
 action:
   joints: [a]
   rate: 10.0
@@ -81,6 +82,7 @@ class Robot:
             "turn": Wrench,
         }
         self.publishers = {topic: node.create_publisher(kind, topic, 10) for topic, kind in kinds.items()}
+        self.task = node.create_publisher(String, "task", 10)
         self.clock = node.create_publisher(Clock, "/clock", 10)
         padded = np.pad(PIXELS[:, :, ::-1].reshape(6, -1), ((0, 0), (0, 5)))
         millimetres = np.full((6, 8), 1000, "<u2")
@@ -124,7 +126,7 @@ class Rig:
         self.nodes = [self.node, other]
         for node in self.nodes:
             self.executor.add_node(node)
-        wanted = [*self.robot.publishers.values(), *([self.robot.clock] if use_sim_time else [])]
+        wanted = [self.robot.task, *self.robot.publishers.values(), *([self.robot.clock] if use_sim_time else [])]
         self.until(lambda: all(publisher.get_subscription_count() for publisher in wanted), "the topics to match")
 
     def _count(self) -> None:
@@ -219,6 +221,16 @@ def test_a_message_that_is_too_large_is_refused_unread(
     rig.show(rig.now(), joints=JointState(name=names, position=[0.0] * 20))
     assert "bytes; 100 at most are taken" in rig.observer.buffer.parts["state[0]"].refusal
     assert "/joints" not in [topic for topic, _ in rig.kept]
+
+
+def test_the_newest_text_is_kept_unless_it_is_too_long(start: Callable[..., Rig]) -> None:
+    rig = start()
+    assert rig.observer.text == ""
+    for text in ("lift the cup", "x" * 8193, "put it down"):
+        rig.robot.task.publish(String(data=text))
+    seen: list[str] = []
+    rig.until(lambda: seen.append(rig.observer.text) or seen[-1] == "put it down", "the newest text")
+    assert set(seen) <= {"", "lift the cup", "put it down"}
 
 
 @pytest.mark.parametrize("jump", [-10, 10])

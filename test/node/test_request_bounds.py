@@ -61,6 +61,11 @@ def test_a_client_at_the_rate_is_never_refused_and_a_low_rate_lets_the_first_cal
     for _ in range(1000):
         clock.now += 0.05001
         limit.take("snapshot")
+    clock.now += 3600.0
+    for _ in range(40):  # a burst of two seconds, however long the pause was
+        limit.take("snapshot")
+    with pytest.raises(FlashrtError):
+        limit.take("snapshot")
     slow = RateLimit(0.1, clock)
     slow.take("snapshot")
     clock.now += 9.0

@@ -182,10 +182,8 @@ def test_every_example_of_the_documentation_is_good(tmp_path: Path, example: dic
     observed, action = whole["observation"], whole["action"]
     if "state" in example:
         observed["state"] = [observed["state"], *example["state"]]
-    for key in example.keys() - {"state", "observation", "action"}:
-        section = (
-            observed if key == "images" else action if key in ("command", "strategy", "outputs", "safety") else whole
-        )
+    for key in example.keys() - {"state", *whole}:
+        section = observed if key in ("images", "text") else action
         section[key] = example[key]
     load(tmp_path, yaml.safe_dump(whole))
 

@@ -70,6 +70,8 @@ class Arm:
         self.positions = dict.fromkeys(JOINTS, 0.1)
         self.encoding = "rgb8"
         self.absent: set[str] = set()
+        self.frozen: dict[str, int] = {}
+        """Stamps (ns) of the views whose camera gives all images the same."""
         self.auto = self.echo = True
         self.dry_run = False
         self.epoch = self.steps = self.cursor = 0
@@ -138,7 +140,7 @@ class Arm:
             random = np.random.default_rng([stamp // PERIOD, len(view)])
             image = Image(height=96, width=96, encoding=self.encoding, step=96 * channels)
             image.data = array("B", random.integers(0, 255, 96 * 96 * channels, np.uint8).tobytes())
-            image.header.stamp = from_nanoseconds(stamp)
+            image.header.stamp = from_nanoseconds(self.frozen.get(view, stamp))
             publisher.publish(image)
 
     def report(self, stamp: int, active: bool, infer: bool) -> None:
@@ -406,6 +408,7 @@ def arm(one_arm: Arm) -> Iterator[Arm]:
     """The arm, with nothing of an earlier test's faults."""
     one_arm.auto = one_arm.echo = True
     one_arm.absent, one_arm.encoding, one_arm.dry_run = set(), "rgb8", False
+    one_arm.frozen.clear()
     one_arm.positions = dict.fromkeys(JOINTS, 0.1)
     one_arm.chunks.clear()
     one_arm.states[:-1] = []

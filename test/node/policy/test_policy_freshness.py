@@ -16,16 +16,25 @@ from flashrt_ros.runtime.errors import ErrorCode
 
 
 @pytest.fixture
-def running(
+def start_running(
     arm: Any, client: Any, start_policy: Callable[..., Any], wait_for: Callable[..., Any], timed_contract: Path
-) -> Any:
-    """A goal that waits for its first observation."""
-    start_policy(autostart=True, contract=timed_contract, observation_timeout=1.0)
-    wait_for(lambda: client.state() == "active", 40.0)
-    arm.auto, arm.stamp = False, time.time_ns()
-    run = client.run(instruction="lift the cup")
-    wait_for(lambda: arm.running)
-    return run
+) -> Callable[[float], Any]:
+    """`start_running(patience)`: a goal that waits for its first observation, so many seconds."""
+
+    def start(patience: float) -> Any:
+        start_policy(autostart=True, contract=timed_contract, observation_timeout=patience)
+        wait_for(lambda: client.state() == "active", 40.0)
+        arm.auto, arm.stamp = False, time.time_ns()
+        run = client.run(instruction="lift the cup")
+        wait_for(lambda: arm.running)
+        return run
+
+    return start
+
+
+@pytest.fixture
+def running(start_running: Callable[[float], Any]) -> Any:
+    return start_running(1.0)
 
 
 def test_a_fresh_observation_is_acted_on(arm: Any, running: Any, wait_for: Callable[..., Any]) -> None:
@@ -37,6 +46,38 @@ def test_a_fresh_observation_is_acted_on(arm: Any, running: Any, wait_for: Calla
 
     wait_for(show_now, what="a chunk")
     assert to_nanoseconds(arm.chunks[0].observation_stamp) > arm.closed_at
+
+
+def test_a_camera_whose_stamp_is_frozen_stops_the_inference_and_is_named(
+    arm: Any, client: Any, start_running: Callable[[float], Any], wait_for: Callable[..., Any]
+) -> None:
+    start_running(10.0)
+
+    def show_now() -> int:
+        arm.stamp = time.time_ns()
+        arm.tick(infer=True)
+        time.sleep(0.03)
+        return len(arm.chunks)
+
+    wait_for(show_now, what="a chunk")
+    arm.frozen["front"] = frozen = arm.stamp
+    while time.time_ns() < frozen + 600_000_000:
+        show_now()
+    stopped = len(arm.chunks)
+    client.diagnostics.clear()
+    assert all(to_nanoseconds(chunk.observation_stamp) <= frozen for chunk in arm.chunks)
+    front = wait_for(lambda: show_now() and _named(client, "input front"), what="a diagnostic")
+    assert "s old, 0.3 are allowed" in front.message
+    assert len(arm.chunks) == stopped
+    assert _named(client, "input wrist") is None
+    arm.frozen.clear()
+    wait_for(lambda: show_now() > stopped, what="a chunk of a camera that works again")
+
+
+def _named(client: Any, name: str) -> Any:
+    """The status of an input, where it is not fresh."""
+    status = client.diagnostics.get(name)
+    return status if status is not None and "fresh" not in status.message else None
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from flashrt_ros.node import inference
 from flashrt_ros.node.inference import Inference, Inferred
 from flashrt_ros.node.interfaces import msg
+from flashrt_ros.node.observer import UnreadableError
 from flashrt_ros.node.stamps import from_nanoseconds
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
@@ -27,6 +27,8 @@ class Bench:
         self.done: list[Any] = []
         self.stamps: set[int] = set()
         self.failures: list[FlashrtError] = []
+        self.broken: set[int] = set()
+        """Stamps of observations whose image shows that it is broken when it is decoded."""
         self.acts = 0
         self.error: FlashrtError | None = None
         self._jobs: list[tuple[Callable[[], Any], Future[Any]]] = []
@@ -34,7 +36,7 @@ class Bench:
             SimpleNamespace(post=lambda call: call(), resolve=lambda future: future.set_result(None)),  # type: ignore[arg-type]
             SimpleNamespace(submit=self._submit),  # type: ignore[arg-type]
             SimpleNamespace(observe=self._observe, act=self._act, executed=self._executed),  # type: ignore[arg-type]
-            SimpleNamespace(at=self._find, newest=lambda after: self._find(max(self.stamps, default=0), after)),  # type: ignore[arg-type]
+            self._observer(),
             self._publish,
             self.failures.append,
             lockstep,
@@ -61,6 +63,23 @@ class Bench:
     @property
     def waiting(self) -> int:
         return len(self._jobs)
+
+    def _observer(self) -> Any:
+        return SimpleNamespace(
+            at=self._find,
+            newest=lambda after: self._find(max(self.stamps, default=0), after),
+            assemble=self._assemble,
+            buffer=SimpleNamespace(take_back=self._take_back),
+        )
+
+    def _assemble(self, stamp: int) -> Any:
+        if stamp in self.broken:
+            raise UnreadableError("front", stamp, "its JPEG data cannot be decoded")
+        return SimpleNamespace(stamp=stamp)
+
+    def _take_back(self, key: str, stamp: int, why: str) -> None:
+        self.done.append(("took back", key, why))
+        self.stamps.discard(stamp)
 
     def _submit(self, job: Callable[[], Any]) -> Future[Any]:
         future: Future[Any] = Future()
@@ -90,11 +109,6 @@ class Bench:
         if stamp not in self.stamps:
             raise FlashrtError(ErrorCode.BAD_OBSERVATION, "the camera sleeps")
         return stamp
-
-
-@pytest.fixture(autouse=True)
-def _plain_observations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inference, "assemble", lambda stamp: SimpleNamespace(stamp=stamp))
 
 
 @pytest.fixture
@@ -209,3 +223,37 @@ def test_a_failure_of_an_older_epoch_is_nobodys(bench: Bench) -> None:
     bench.loop.stop()
     bench.compute()
     assert (bench.failures, bench.loop.dropped) == ([], {})
+
+
+def test_an_image_that_arrived_broken_is_waited_out() -> None:
+    bench = Bench(lockstep=False)
+    bench.see(5)
+    bench.broken.add(5)
+    bench.tick(5, infer=True)
+    bench.compute()
+    assert bench.done == [("took back", "front", "its JPEG data cannot be decoded")]
+    assert (bench.failures, bench.loop.lacking) == ([], "the camera sleeps")
+    assert bench.loop.waiting_for > 0.0
+    bench.see(6)
+    bench.compute()
+    assert bench.done[1:] == [("observe", 6), ("act", 1), ("chunk", 101)]
+
+
+def test_the_image_before_a_broken_one_is_taken_at_once() -> None:
+    bench = Bench(lockstep=False)
+    bench.see(4)
+    bench.see(5)
+    bench.broken.add(5)
+    bench.tick(5, infer=True)
+    bench.compute()
+    assert bench.done[1:] == [("observe", 4), ("act", 1), ("chunk", 101)]
+
+
+def test_a_broken_image_of_an_older_epoch_is_nobodys() -> None:
+    bench = Bench(lockstep=False)
+    bench.see(5)
+    bench.broken.add(5)
+    bench.tick(5, infer=True)
+    bench.loop.start(EPOCH + 1, lambda: 0, None)
+    bench.compute()
+    assert (bench.done, bench.waiting) == ([], 0)
