@@ -203,6 +203,7 @@ def test_a_gate_that_was_disarmed_in_the_same_epoch_ends_the_goal(
     if opened:
         arm.tick(infer=True)
         arm.take(arm.newest_chunk())
+    arm.tick()
     arm.close("held: somebody else's")
     result = run.result()
     assert (result.error_code, result.reason) == (ErrorCode.CANCELED, "held")
