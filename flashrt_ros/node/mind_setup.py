@@ -44,7 +44,7 @@ def load(
         device.progress()
         progress(what)
 
-    policy = load_policy(settings.checkpoint, settings.device, settings.threads, step)
+    policy = load_policy(settings.checkpoint, settings.device, settings.threads, step, contract.manifest())
     check_fit(contract, policy.model.config)
     store = CapsuleStore(settings.capsule_budget)
     session = RecordedSession(policy, store, settings.journal_budget, device.between_stages, listener=listener)

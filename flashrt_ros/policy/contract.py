@@ -43,7 +43,30 @@ class Contract:
         """Return a SHA-256 of everything that the file says, independent of its layout and place."""
         said = asdict(self)
         del said["file"]
-        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+        return _digest(said)
+
+    def manifest(self) -> dict[str, str]:
+        """Return what gives the numbers in an execution state their meaning: names, fields, units, slice.
+
+        Another topic, age or limit does not make a capsule another one.
+        """
+        observed, action = self.observation, self.action
+        images = {image.key: (image.encoding, image.depth_range) for image in observed.images}
+        state = {
+            name: (source.type, source.field, joint, conversion)
+            for source in observed.state
+            for name, joint, conversion in zip(source.names, source.joints, source.conversions, strict=True)
+        }
+        actions = dict(zip(action.joints, action.conversions, strict=True))
+        return {
+            "images": _digest(images),
+            "state": _digest(state),
+            "actions": _digest((actions, action.mode, action.outputs)),
+        }
+
+
+def _digest(said: object) -> str:
+    return hashlib.sha256(json.dumps(said, sort_keys=True, default=asdict).encode()).hexdigest()
 
 
 def load_contract(path: str | Path) -> Contract:

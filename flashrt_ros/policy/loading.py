@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,7 +39,11 @@ class Policy:
 
 
 def load_policy(
-    path: str | Path, device: str = "auto", threads: int = 1, progress: Progress = lambda step: None
+    path: str | Path,
+    device: str = "auto",
+    threads: int = 1,
+    progress: Progress = lambda step: None,
+    contract: Mapping[str, str] | None = None,
 ) -> Policy:
     """Load a checkpoint, capture its stages and run each of them once.
 
@@ -48,6 +52,7 @@ def load_policy(
         device: "cpu", or "auto" for the best this build supports, which is the CPU.
         threads: of the CPU; results are equal to the byte for equal numbers alone.
         progress: is told each step before it begins; it may raise to stop the loading.
+        contract: its part of the manifest, where a robot's contract gives the policy its inputs.
 
     Raises:
         FlashrtError: BAD_CHECKPOINT, naming what is wrong; NOT_SUPPORTED or BAD_REQUEST for the device or threads.
@@ -71,6 +76,8 @@ def load_policy(
         "tokenizer": {"sha256": tokenizer.fingerprint},
         "normaliser": {"convention": normaliser.convention, "sha256": normaliser.fingerprint},
     }
+    if contract is not None:
+        manifest["contract"] = dict(contract)
     progress("allocating buffers")
     plan = Plan(CpuBackend(Ops(), threads), model, session_buffers(config), manifest)
     progress("reading the weights")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # tools that read manifests must not wait for torch
     from flashrt_ros.runtime.buffers import Buffer
 
 Manifest = dict[str, dict[str, str]]
-"""Part ("weights", "config", "tokenizer", "normaliser", "layout", "numerics") to its named values."""
+"""Part ("weights", "config", "tokenizer", "normaliser", "contract", "layout", "numerics") to its named values."""
 
 
 def layout(buffers: Iterable[Buffer]) -> dict[str, str]:

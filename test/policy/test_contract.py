@@ -171,6 +171,32 @@ def test_the_fingerprint_sees_values_and_not_layout(tmp_path: Path) -> None:
     assert load(tmp_path, TEXT.replace("elbow: [0.0, 2.5]", "elbow: [0.0, 2.4]")).fingerprint() != before
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "parts"),
+    [
+        ("topic: joint_states", "topic: arm/joint_states", set()),
+        ("max_age: 0.3}", "max_age: 0.4}", set()),
+        ("elbow: [0.0, 2.5]", "elbow: [0.0, 2.4]", set()),
+        ("threshold: 4", "threshold: 5", set()),
+        ("mode: delta", "mode: absolute", {"actions"}),
+        ("    wrist: {", "    hand: {", {"images"}),
+        ("    max_age: 0.3\n", "    max_age: 0.3\n    convert: {elbow: {scale: 2.0}}\n", {"state", "actions"}),
+        (
+            "joints: [shoulder_pan, shoulder_lift, elbow]\n  rate",
+            "joints: [elbow, shoulder_pan, shoulder_lift]\n  rate",
+            set(),
+        ),
+    ],
+)
+def test_the_manifest_sees_what_gives_numbers_their_meaning(
+    tmp_path: Path, old: str, new: str, parts: set[str]
+) -> None:
+    before = load(tmp_path, TEXT).manifest()
+    assert old in TEXT
+    after = load(tmp_path, TEXT.replace(old, new, 1)).manifest()
+    assert {part for part in before if before[part] != after[part]} == parts
+
+
 def documented() -> list[dict[str, Any]]:
     """The examples of doc/contract.md."""
     return [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", DOC.read_text(), re.DOTALL)]

@@ -76,6 +76,11 @@ def test_each_file_counts_in_the_manifest(policy: Policy, copy: Path) -> None:
     assert parts() == {"config", "tokenizer", "normaliser"}
 
 
+def test_a_contract_counts_in_the_manifest(policy: Policy, checkpoint: Path) -> None:
+    with_one = load_policy(checkpoint, contract={"state": "abc"}).manifest()
+    assert differences(policy.manifest(), with_one) == ["contract.state: expected None, found abc"]
+
+
 def test_statistics_are_never_made_up(copy: Path, refuses) -> None:
     statistics = (copy / "norm_stats.json").read_text()
     (copy / "norm_stats.json").unlink()

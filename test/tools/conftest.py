@@ -15,6 +15,7 @@ from rosbags.rosbag2 import StoragePlugin, Writer
 
 from flashrt_ros.models.tiny import write_tiny_checkpoint
 from flashrt_ros.policy.capsule_folder import CapsuleFolder
+from flashrt_ros.policy.contract import load_contract
 from flashrt_ros.policy.loading import Policy, load_policy
 from flashrt_ros.policy.processing import Observation
 from flashrt_ros.policy.replay_record import Done, Record, array_sha256, inputs_of
@@ -190,7 +191,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def policy(checkpoint: Path) -> Policy:
-    return load_policy(checkpoint)
+    return load_policy(checkpoint, contract=load_contract(CONTRACT).manifest())
 
 
 @pytest.fixture(scope="session")
