@@ -105,7 +105,7 @@ def _rate(first: Statuses, last: Statuses, name: str, key: str) -> float:
 
 def _delivered(first: Statuses, last: Statuses, key: str) -> float:
     """The part of a camera's frames that was delivered; each end says by its own clock how many they were."""
-    return _rate(first, last, f"policy: input {key}", "received") / _rate(first, last, FRAMES, key)
+    return _rate(first, last, f"policy: input {key}", "delivered") / _rate(first, last, FRAMES, key)
 
 
 def _measured(times: Mapping[str, list[float]], name: str) -> list[float]:
