@@ -93,7 +93,7 @@ class CommandDiagnostics:
             "latency last, ms": f"{latency.last * 1e-6:.1f}",
             "latencies": len(latency),
         }
-        empty = controller.gate.open and not queue.remaining
+        empty = controller.gate.open and not queue.remaining and self._contract.action.strategy != "sync"
         level = DiagnosticStatus.WARN if empty else DiagnosticStatus.OK
         return self._status("queue", level, "empty while the gate is open" if empty else "as planned", values)
 
@@ -104,7 +104,7 @@ class CommandDiagnostics:
         degraded, self._troubles = troubles > self._troubles, troubles
         late, self._late_chunks = controller.late_chunks - self._late_chunks, controller.late_chunks
         if late:
-            self._node.get_logger().warning(f"{late} chunks came late, or not yet: the arm is held until they come")
+            self._node.get_logger().warning(f"chunks that came late, or not yet: {late}; meanwhile the arm is held")
         values: dict[str, object] = {
             "steps in this epoch": controller.steps,
             "late chunks": controller.late_chunks,

@@ -56,6 +56,8 @@ class PolicyControl:
         self.opened = False
         self._armed = False
         """Whether command_node has said of this epoch that it would open the gate, or has."""
+        self._ran_behind = 0
+        """When the gate had closed that this epoch was run behind, ns."""
         self.head: Boundary | None = None
         self.durable_boundary = ""
         self._step_limit = 0
@@ -69,8 +71,10 @@ class PolicyControl:
         self._state = node.create_publisher(msg.PolicyState, "~/state", qos.LATCHED)
         self._beat = node.create_publisher(msg.Heartbeat, "~/heartbeat", qos.HEARTBEAT)
         self._sequence = 0
-        node.create_subscription(msg.Gate, "command/gate", self._on_gate, qos.LATCHED)
-        node.create_subscription(msg.Heartbeat, "command/heartbeat", self._on_heartbeat, qos.HEARTBEAT)
+        self.subscriptions = [
+            node.create_subscription(msg.Gate, "command/gate", self._on_gate, qos.LATCHED),
+            node.create_subscription(msg.Heartbeat, "command/heartbeat", self._on_heartbeat, qos.HEARTBEAT),
+        ]
 
     @property
     def closed_at(self) -> int:
@@ -97,6 +101,7 @@ class PolicyControl:
             raise ValueError(f"epoch {self.epoch} has run already")
         self.running, self.spent, self.opened, self.reason = True, True, False, ""
         self._step_limit = step_limit
+        self._ran_behind = self.closed_at
         self.silence = 0.0
         self.publish()
 
@@ -180,7 +185,8 @@ class PolicyControl:
             self._lose(gate.epoch)
         if gate.epoch != self.epoch:
             return
-        self._armed |= gate.open or _token(gate) == "waiting"
+        closed_again = self.running and to_nanoseconds(gate.closed_at) > self._ran_behind
+        self._armed |= gate.open or closed_again or _token(gate) == "waiting"
         if self.running and self._disarmed(gate):
             self._on_closed(gate.reason)
         if self._is_closed():
@@ -196,7 +202,7 @@ class PolicyControl:
         return not self._is_arming(gate) and (self.opened or _token(gate) != "joints")
 
     def _is_arming(self, gate: msg.Gate) -> bool:
-        """Whether a closed gate is going to open; one that was armed and is held then was disarmed by somebody."""
+        """Whether a closed gate is going to open; one that is held again, behind the run, was disarmed by somebody."""
         return _token(gate) in _ARMED and not (self._armed and _token(gate) == "held")
 
     def _on_heartbeat(self, heartbeat: msg.Heartbeat) -> None:

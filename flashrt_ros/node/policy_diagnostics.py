@@ -8,8 +8,9 @@ OK: as it should be. WARN: degraded. ERROR: what failed keeps the robot held. ST
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.node import Node
@@ -20,6 +21,7 @@ from flashrt_ros.node.interfaces import msg
 from flashrt_ros.node.mind import Mind
 from flashrt_ros.node.policy_control import TOPICS, PolicyControl
 from flashrt_ros.node.rate_limit import RateLimit
+from flashrt_ros.node.topic_events import TopicEvents
 from flashrt_ros.node.topic_watch import TopicWatch
 
 _NO_OBSERVATION = 0.5
@@ -30,7 +32,7 @@ _MIB = 1 << 20
 
 
 class PolicyDiagnostics:
-    """One status each for state, command_node, inference, queue, capsules, device and every input."""
+    """One status each for state, command_node, topics, inference, queue, capsules, device and every input."""
 
     def __init__(self, node: Node, control: PolicyControl, limit: RateLimit) -> None:
         self._node = node
@@ -38,10 +40,16 @@ class PolicyDiagnostics:
         self._limit = limit
         self._watch = TopicWatch(node)
         self._inputs = InputDiagnostics(node, self._watch)
+        self._events = TopicEvents([], [])
         self._publisher = node.create_publisher(DiagnosticArray, "/diagnostics", qos.DIAGNOSTICS)
         self._tick: msg.Executed | None = None
         self._empty = 0
         self._before: dict[str, int] = {}
+
+    def listen(self, subscriptions: Sequence[Any]) -> None:
+        """Report the middleware's events of these subscriptions, and of no others, from now on."""
+        self._events.destroy()
+        self._events = TopicEvents([], subscriptions)
 
     def note_tick(self, tick: msg.Executed, is_open: bool) -> None:
         """Take a tick of a run."""
@@ -52,7 +60,8 @@ class PolicyDiagnostics:
         """Report. `mind` is None where nothing is configured; `trouble`: how the newest run failed."""
         report = DiagnosticArray(status=[self._state(last_restore, trouble), self._command_node(mind)])
         if mind is not None:
-            report.status += [self._inference(mind), self._queue(), self._capsules(mind), self._device(mind)]
+            report.status += [self._topics(), self._inference(mind), self._queue()]
+            report.status += [self._capsules(mind), self._device(mind)]
             inputs = self._inputs.of(mind.observer, running=self._control.running)
             report.status += [self._status(f"input {key}", *status) for key, status in inputs.items()]
         report.header.stamp = self._node.get_clock().now().to_msg()
@@ -90,6 +99,13 @@ class PolicyDiagnostics:
         if control.gate is not None:
             values |= {"gate epoch": control.gate.epoch, "gate open": control.gate.open, "gate": control.gate.reason}
         return self._status("command_node", level, message, values)
+
+    def _topics(self) -> DiagnosticStatus:
+        news = self._events.news()
+        level = DiagnosticStatus.WARN if news else DiagnosticStatus.OK
+        for event in news:
+            self._node.get_logger().warning(f"topic {event}")
+        return self._status("topics", level, "; ".join(news) or "as they should be", self._events.counts())
 
     def _inference(self, mind: Mind) -> DiagnosticStatus:
         inference, times = mind.inference, mind.inference.times

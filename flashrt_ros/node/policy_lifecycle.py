@@ -82,7 +82,8 @@ class PolicyNode(AsyncManagedNode):
         serve_recorder(self, log, limit, self._bridge, self._active_mind)
         self._chunks = self.create_publisher(msg.ActionChunk, "~/action_chunk", qos.CHUNK)
         self._diagnostics = PolicyDiagnostics(self, self._control, limit)
-        self.create_subscription(msg.Executed, "command/executed", self._on_executed, qos.EXECUTED)
+        executed = self.create_subscription(msg.Executed, "command/executed", self._on_executed, qos.EXECUTED)
+        self._heard = [*self._control.subscriptions, executed]
         self.create_timer(1.0 / self.get_parameter("heartbeat_rate").value, self._control.beat, clock=self.steady_clock)
         self.create_timer(_WATCH_PERIOD, self._watch, clock=self.steady_clock)
         self.create_timer(1.0, self._report, clock=self.steady_clock)
@@ -107,7 +108,8 @@ class PolicyNode(AsyncManagedNode):
         actions = ActionMap(contract.action, loaded.policy.model.config.action_names)
         control = self._control
         recorder.situate(loaded.policy, actions, lambda: "running" if control.running else f"held: {control.reason}")
-        self._mind = self._assemble(contract, loaded, actions, device, keeper, recorder)
+        mind = self._mind = self._assemble(contract, loaded, actions, device, keeper, recorder)
+        self._diagnostics.listen([*self._heard, *mind.observer.subscriptions.values()])
         gc.collect()
         gc.freeze()  # what loading has made stays: looking through it again would take longer than a verb may
 
@@ -157,6 +159,7 @@ class PolicyNode(AsyncManagedNode):
     async def cleanup(self) -> None:
         """Free everything; the epoch is kept, since it never goes back."""
         mind, self._mind = self._mind, None
+        self._diagnostics.listen([])
         if mind is not None:
             mind.observer.destroy()
         self._control.head = None

@@ -36,6 +36,7 @@ _GATE_ERRORS = {
     "heartbeat": ErrorCode.GATE_TIMEOUT,
     "spent": ErrorCode.GATE_TIMEOUT,
     "publisher": ErrorCode.BUSY,
+    "time": ErrorCode.GATE_TIMEOUT,
 }
 """What it means for a goal that command_node has closed the gate, by reason; any other: CANCELED."""
 

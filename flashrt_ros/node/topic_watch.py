@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who publishes what a node hears, and why nothing would come of it.
 
-The middleware has events for this. Each is one more thing that an executor in Python looks at whenever it waits, and a
-subscription that asks for a deadline is not served at all by a publisher that promises none, as no camera driver does.
-So the graph is looked at, now and then, and the deadline of an input is the contract's max_age.
+The middleware's events (topic_events.py) tell that something happened; the graph tells who it is and whether it still
+is so. A subscription that asks for a deadline is not served at all by a publisher that promises none, as no camera
+driver does, so the deadline of an input is the contract's max_age.
 """
 
 from __future__ import annotations

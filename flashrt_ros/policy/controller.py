@@ -209,6 +209,9 @@ class Controller(ABC):
         self.gate.released = False
         if not self.gate.active:
             return "command_node is inactive and commands nothing; activate it first"
+        if not self.safety.joints:
+            self._close("hold: run again to move")
+            return "nothing was commanded: the contract's safety action releases every joint"
         trouble = "" if self.gate.open else self.joints.trouble(self._now())
         was_open = self.gate.open
         self._close("hold: run again to move")

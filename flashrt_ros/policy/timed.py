@@ -23,26 +23,21 @@ class TimedController(Controller):
         self._moving = False
         self._patience = round(contract.heartbeat_timeout * 1e9)
         self._max_age = round(contract.observation.max_age * 1e9)
+        self._longest_gap = max(self.joints.max_age, 2 * self._action.period)
 
     def tick(self) -> None:
         """Do one control tick."""
         now = self._now()
-        self._compare_with_last_tick(now)
+        if self._last_tick is not None and now < self._last_tick - self._action.period:
+            self._time_went_back(self._last_tick, now)
+        elif self.gate.open and self._missed_ticks(now):
+            self._close(f"time: no tick for {(now - (self._last_tick or 0)) / 1e9:.3f} s", fault=True)
+        self._last_tick = now
         if self._asked_at is not None and now - self._asked_at > self._patience:
             self._asked_at = None  # the request was lost, or ended in an error there: ask again
             self.latency.restart()
             self.late_chunks += self._waits_between and self.gate.open
         self._run_tick(now)
-
-    def _compare_with_last_tick(self, now: int) -> None:
-        before, self._last_tick = self._last_tick, now
-        if before is None:
-            return
-        if now < before - self._action.period:
-            self._time_went_back(before, now)
-        elif self.gate.open and now - before > self.joints.max_age:
-            # This process was stopped, or time leapt: the rows that are left answer a world that is no more.
-            self._close(f"time: no tick for {(now - before) / 1e9:.3f} s", fault=True)
 
     def measured(self, names: Sequence[str], positions: ArrayLike, stamp: int) -> None:
         """Take measured joints, unless newer ones have come; `stamp` in ns.
@@ -65,10 +60,21 @@ class TimedController(Controller):
             self._send_safety(self._now(), self.joints.positions)
 
     def _hold_commanded(self, tick: int) -> None:
-        """Command the last targets again: the speed that was commanded, at most a step a tick, ends in this tick."""
+        """Command the last targets again: the speed that was commanded, at most a step a tick, ends in this tick.
+
+        After missed ticks the arm may be anywhere, and the last targets are an old action: it is held where it is
+        measured, and told nothing where that is not known.
+        """
         self._moving = False
-        if self._commanded is not None:
-            self._send_safety(tick, self._commanded)
+        if not self._missed_ticks(tick):
+            if self._commanded is not None:
+                self._send_safety(tick, self._commanded)
+        elif not self.joints.trouble(tick):
+            self._hold_measured()
+
+    def _missed_ticks(self, now: int) -> bool:
+        """Return whether this process was stopped, or time leapt: what it knows is of a world that is no more."""
+        return self._last_tick is not None and now - self._last_tick > self._longest_gap
 
     def _send(self, tick: int, positions: NDArray[np.float64]) -> None:
         self._moving = True

@@ -102,7 +102,7 @@ def test_a_recorder_hears_and_moves_nothing() -> None:
 
 def test_what_anybody_hears_somebody_tells() -> None:
     contract = load_contract(DEMO)
-    robot = {f"/{image.topic}" for image in contract.observation.images} | {f"/{contract.observation.state.topic}"}
+    robot = {f"/{source.topic}" for source in contract.observation.sources}
     told = robot | {"/clock", "/grasp/holding"} | set().union(*(allowed(who, "publish") for who in profiles()))
     for who in profiles():
         assert allowed(who, "subscribe") <= told, who

@@ -33,7 +33,7 @@ def test_a_late_chunk_is_held_for_and_reported_and_the_arm_goes_on_without_a_jum
     assert world.status("execution").level == DiagnosticStatus.WARN
     assert world.status("queue").level == DiagnosticStatus.WARN
     assert world.gate.open
-    moving.says("1 chunks came late, or not yet: the arm is held")
+    moving.says("chunks that came late, or not yet: 1; meanwhile the arm is held")
     held = [positions for _, _, positions in world.commands[-2:]]
     assert held[0] == held[1]
     count = len(world.commands)

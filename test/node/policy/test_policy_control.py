@@ -11,6 +11,7 @@ import pytest
 
 from flashrt_ros.node.interfaces import msg
 from flashrt_ros.node.policy_control import PolicyControl
+from flashrt_ros.node.stamps import from_nanoseconds
 
 
 class Wire:
@@ -32,8 +33,9 @@ class Wire:
         bridge = SimpleNamespace(resolve=lambda future: future.set_result(None))
         self.control = PolicyControl(node, bridge, self.closed.append, self.lost.append)  # type: ignore[arg-type]
 
-    def gate(self, epoch: int, reason: str = "held", is_open: bool = False) -> None:
-        self.callbacks["command/gate"](msg.Gate(epoch=epoch, open=is_open, reason=reason))
+    def gate(self, epoch: int, reason: str = "held", is_open: bool = False, closed_at: int = 0) -> None:
+        closed = from_nanoseconds(closed_at)
+        self.callbacks["command/gate"](msg.Gate(epoch=epoch, open=is_open, reason=reason, closed_at=closed))
 
     def is_closed(self) -> bool:
         """Whether a verb would go on."""
@@ -96,6 +98,16 @@ def test_a_gate_that_is_held_behind_having_been_armed_ends_the_run(wire: Wire, o
     assert wire.closed == ["held: forged"]
     wire.control.opened = True
     assert wire.is_closed()
+
+
+def test_a_gate_that_closed_again_behind_the_run_ends_it_though_it_was_not_heard_to_be_armed(wire: Wire) -> None:
+    wire.control.hold("starting")
+    wire.gate(43, "held: starting", closed_at=5)
+    wire.control.run(step_limit=0)
+    wire.gate(43, "held: starting", closed_at=5)
+    assert wire.closed == []
+    wire.gate(43, "held: forged", closed_at=6)
+    assert wire.closed == ["held: forged"]
 
 
 def test_an_older_held_is_no_end_where_a_tick_has_told_of_the_open_gate_first(wire: Wire) -> None:

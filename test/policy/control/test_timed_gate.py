@@ -169,11 +169,32 @@ def test_a_leap_ahead_of_time_closes_the_gate_however_new_the_joints_are(robot: 
     robot.tick()
     assert robot.gate.open
     robot.rig.now += 3 * PERIOD  # a stop of the process, for one, of more than max_age
-    robot.tick()
+    robot.tick(a=0.3)
     assert (robot.gate.open, robot.token(), robot.gate.fault) == (False, "time", True)
-    assert robot.record.targets == [0.0, 0.01, 0.01]
+    assert robot.record.targets == [0.0, 0.01, 0.3]  # the last command would be an old action
     robot.rig.hold_epoch(2)
     robot.start(2)
+
+
+@pytest.mark.parametrize("event", ["tick", "heartbeat_lost", "deactivate"])
+def test_after_a_stop_an_arm_that_may_be_anywhere_is_told_nothing(robot: Any, event: str) -> None:
+    robot.start()
+    count = len(robot.record.commands)
+    robot.rig.now += 1000 * PERIOD
+    getattr(robot.controller, event)()
+    assert not robot.gate.open
+    assert len(robot.record.commands) == count
+
+
+def test_slow_ticks_are_no_leap_of_time(timed: Any) -> None:
+    robot = timed(rate=2.0)  # slower than max_age
+    robot.rig.run_epoch(1)
+    for _ in range(3):
+        robot.rig.now += 4 * PERIOD
+        robot.tick()
+        if not robot.gate.open:
+            robot.rig.plan(0.0, dt=5 * PERIOD)
+    assert robot.gate.open
 
 
 def test_a_reset_in_mid_chunk_forgets_its_rows(robot: Any) -> None:

@@ -17,6 +17,8 @@ def test_where_all_joints_are_released_a_closing_gate_is_silence(timed: Any) -> 
     robot.start(2)
     robot.tick(8)  # the next chunk is late
     assert robot.record.safety_stamps == []
+    assert "releases every joint" in robot.controller.hold()
+    assert (robot.gate.open, robot.token()) == (False, "hold")
     assert len(robot.record.commands) == count + 6
 
 
