@@ -43,7 +43,8 @@ def test_unconfigured_answers_inactive_and_a_failed_configure_can_be_tried_again
     process = start_policy(checkpoint=tmp_path)
     process.says("", 40.0)
     assert client.state() == "unconfigured"
-    for service in ("snapshot", "restore", "rollback", "reset", "fork", "list_capsules", "drop_capsule"):
+    services = ("snapshot", "restore", "rollback", "reset", "fork", "list_capsules", "drop_capsule", "save_capsule")
+    for service in (*services, "load_capsule", "save_incident", "sample_actions", "start_policy", "stop_policy"):
         assert client.call(service).error_code == ErrorCode.INACTIVE
     assert client.run(instruction="lift the cup").result().error_code == ErrorCode.INACTIVE
     assert not client.transition("configure")
