@@ -72,16 +72,16 @@ def _look(watched: _Watched) -> bool:
         status = watched.event.take_event()
     if status is None:
         return False
-    news = _count(watched.what, status)
+    news = _news(watched, status)
     if watched.what == _QOS and news:
         watched.detail = f" ({qos_policy_name_from_kind(status.last_policy_kind)})"
     watched.seen += news
     return news > 0
 
 
-def _count(what: str, status: Any) -> int:
-    if what == _NOT_ALIVE:
+def _news(watched: _Watched, status: Any) -> int:
+    if watched.what == _NOT_ALIVE:
         return max(0, status.not_alive_count_change)
-    if what == _GONE:
-        return max(0, -status.current_count_change)
+    if watched.what == _GONE:  # one that came and went meanwhile has changed the current count by nothing
+        return int(status.total_count - status.current_count) - watched.seen
     return int(status.total_count_change)
