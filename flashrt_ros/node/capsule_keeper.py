@@ -23,6 +23,9 @@ from flashrt_ros.runtime.capsule import Capsule
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 from flashrt_ros.runtime.lineage import Boundary
 
+_DESCRIBED = 1024
+"""Messages that are kept, since a list has the same again and again, and making each takes longer than all the rest."""
+
 
 class CapsuleKeeper:
     """Store, folder and digests. The executor thread calls it; nothing waits for the disk unless it is awaited."""
@@ -47,6 +50,7 @@ class CapsuleKeeper:
         self._on_durable = on_durable
         self._names = policy.model.config.state_names
         self._digests = CapsuleDigests(policy.plan.buffers)
+        self._described: dict[str, tuple[object, msg.Capsule]] = {}
 
     @property
     def trouble(self) -> str:
@@ -145,9 +149,25 @@ class CapsuleKeeper:
         return self.describe(self.tiers.of(capsule))
 
     def describe(self, held: Held) -> msg.Capsule:
-        """Describe a capsule of any tier."""
+        """Describe a capsule of any tier; the message is not to be changed, it may be returned again."""
+        capsule, info = held.capsule, held.info
+        if capsule is not None:
+            name, sha256 = capsule.name, self._sha256(capsule)
+            content: object = (capsule.boundary.id, capsule.label, capsule.parent, capsule.automatic, capsule.nbytes)
+        else:
+            assert info is not None
+            name, sha256, content = info.name, info.sha256, (info.boundary, info.label, info.parent, info.automatic)
+        key = (content, sha256, held.tier, held.pinned, held.durable, held.foreign)
+        known = self._described.get(name)
+        if known is not None and known[0] == key:
+            return known[1]
+        if len(self._described) >= _DESCRIBED:
+            self._described.clear()
         common = {"tier": held.tier.value, "pinned": held.pinned, "durable": held.durable, "foreign": held.foreign}
-        return msg.Capsule(**common, **(self._of_capsule(held.capsule) if held.capsule else self._of_file(held)))
+        fields = self._of_capsule(capsule) if capsule is not None else self._of_file(held)
+        message = msg.Capsule(**common, **fields, sha256=sha256)
+        self._described[name] = key, message
+        return message
 
     def _of_capsule(self, capsule: Capsule) -> dict[str, Any]:
         boundary = capsule.boundary
@@ -161,7 +181,6 @@ class CapsuleKeeper:
             "bytes": capsule.nbytes,
             "instruction": boundary.instruction,
             "automatic": capsule.automatic,
-            "sha256": self._sha256(capsule),
             "stamp": from_nanoseconds(boundary.stamp),
             "joint_names": self._names if boundary.measured else (),
             "joint_positions": boundary.measured,
@@ -189,7 +208,6 @@ class CapsuleKeeper:
             "bytes": info.nbytes,
             "instruction": info.instruction,
             "automatic": info.automatic,
-            "sha256": info.sha256,
             "stamp": from_nanoseconds(info.stamp),
             "joint_names": self._names if info.measured else (),
             "joint_positions": info.measured,

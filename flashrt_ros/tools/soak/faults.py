@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import rclpy
 from lifecycle_msgs.msg import Transition
@@ -41,6 +41,7 @@ class Expected:
         bound: seconds from the fault within which it must be so.
         holds: whether it is.
         stops: the arm is held then, and nothing is commanded from then on.
+        anywhere: it is held where it is measured, or told nothing if that is not known; else where it was sent last.
         since: when the fault was there, s of `time.monotonic`.
     """
 
@@ -48,6 +49,7 @@ class Expected:
     bound: float
     holds: Callable[[], bool]
     stops: bool = True
+    anywhere: bool = False
     since: float = field(default_factory=time.monotonic)
 
 
@@ -174,12 +176,14 @@ def command_stopped(rig: Rig, chance: random.Random) -> Iterator[Expected]:
     rig.signal("command", signal.SIGSTOP)
     try:
         rig.spin(_STOPPED_FOR)
+        since, count = time.monotonic(), rig.watch.count
     finally:
         rig.signal("command", signal.SIGCONT)
-    since = time.monotonic()
-    yield _closes(rig, _period(rig), "heartbeat", "joints", "held", "time")
+    yield replace(_closes(rig, _period(rig), "heartbeat", "joints", "held", "time"), anywhere=True)
     if rig.watch.moved_at > since:
         raise StuckError("an action ran that was planned before the stop")
+    if rig.watch.count > count + 1:
+        raise StuckError(f"{rig.watch.count - count} commands came after the stop; one may, to hold")
 
 
 @contextmanager
