@@ -101,12 +101,11 @@ class Verbs:
         return filled
 
     async def _sample_actions(self, request: srv.SampleActions.Request, response: srv.SampleActions.Response) -> Any:
-        seeds = [int(seed) for seed in request.seeds]
+        mind, seeds = self._mind(), [int(seed) for seed in request.seeds]
         if not 1 <= len(seeds) <= self._sample_limit:
             raise FlashrtError(
                 ErrorCode.BAD_REQUEST, f"{len(seeds)} seeds; give 1 to {self._sample_limit} (parameter sample_limit)"
             )
-        mind = self._mind()
         samples = await mind.device.run_idle(mind.session.sampling(seeds))
         response.chunks = [sample_message(mind, sample, self._now()) for sample in samples]
         return response

@@ -20,7 +20,7 @@ HELD = 0
 LOADS_FOR_EVER = """
 import time
 from flashrt_ros.node import mind_setup, policy_node
-def load_policy(path, device, threads, progress):
+def load_policy(path, device, threads, progress, contract):
     while True:
         progress("still reading")
         time.sleep(0.05)
@@ -43,7 +43,8 @@ def test_unconfigured_answers_inactive_and_a_failed_configure_can_be_tried_again
     process = start_policy(checkpoint=tmp_path)
     process.says("", 40.0)
     assert client.state() == "unconfigured"
-    for service in ("snapshot", "restore", "rollback", "reset", "fork", "list_capsules", "drop_capsule"):
+    services = ("snapshot", "restore", "rollback", "reset", "fork", "list_capsules", "drop_capsule", "save_capsule")
+    for service in (*services, "load_capsule", "save_incident", "sample_actions", "start_policy", "stop_policy"):
         assert client.call(service).error_code == ErrorCode.INACTIVE
     assert client.run(instruction="lift the cup").result().error_code == ErrorCode.INACTIVE
     assert not client.transition("configure")

@@ -92,7 +92,7 @@ def figures(client: Any, status: str) -> dict[str, str]:
 def test_the_warm_up_is_no_inference_and_the_first_chunk_starts_at_its_first_row(
     arm: Any, client: Any, start_policy: Callable[..., Any], wait_for: Callable[..., Any]
 ) -> None:
-    """Twenty ticks go by before the first chunk, and nothing is executed meanwhile."""
+    """Ticks go by before the first chunk, and nothing is executed meanwhile."""
     start_policy(autostart=True)
     wait_for(lambda: client.state() == "active", 60.0)
     client.diagnostics.clear()
@@ -102,7 +102,7 @@ def test_the_warm_up_is_no_inference_and_the_first_chunk_starts_at_its_first_row
     run = client.run(instruction="lift the cup")
     wait_for(lambda: arm.running)
     arm.tick(infer=True)
-    for _ in range(20):
+    for _ in range(5):
         arm.tick()
     chunk = arm.newest_chunk()
     assert (chunk.start, chunk.horizon) == (0, 16)
