@@ -19,6 +19,7 @@ import numpy as np
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.node import Node
 from sensor_msgs.msg import Image, JointState
+from std_msgs.msg import Empty
 
 from flashrt_ros.node.parameters import Parameter, declare
 from flashrt_ros.node.qos import COMMAND, DIAGNOSTICS, input_qos
@@ -33,12 +34,15 @@ _PARAMETERS = (
     Parameter("image_height", 96, "Pixels.", low=16, high=1200),
 )
 _FRAMES = 8
+END_OF_FRAMES = "bench/end_of_frames"
+"""The topic that ends them, so that what was published and what was delivered can be compared."""
+
 FRAMES = "robot: frames"
 """The status that has how many were published, by the contract's key."""
 
 
 class BenchRobot(Node):
-    """Node `robot`: joint states at the contract's rate, and every camera of the contract; it reports its frames."""
+    """Node `robot`: joint states at the contract's rate, and every camera of the contract that somebody sees."""
 
     def __init__(self, stop: threading.Event) -> None:
         super().__init__("robot")
@@ -49,6 +53,8 @@ class BenchRobot(Node):
         self._states = self.create_publisher(JointState, joints.topic, input_qos("reliable"))
         self.create_subscription(JointState, contract.action.command.topic, self._on_command, COMMAND)
         self._frames: Counter[str] = Counter()
+        self._over = False
+        self.create_subscription(Empty, END_OF_FRAMES, self._on_end, COMMAND)
         self._reports = self.create_publisher(DiagnosticArray, "/diagnostics", DIAGNOSTICS)
         self.create_timer(1.0, self._report)
         self.create_timer(1.0 / contract.action.rate, self._show_joints)
@@ -68,12 +74,17 @@ class BenchRobot(Node):
         frames = itertools.cycle(list(_noise(camera.key, width, height)))
 
         def show() -> None:
+            if self._over or not publisher.get_subscription_count():
+                return
             image = next(frames)
             image.header.stamp = self.get_clock().now().to_msg()
             publisher.publish(image)
             self._frames[camera.key] += 1
 
         return show
+
+    def _on_end(self, message: Empty) -> None:
+        self._over = True
 
     def _report(self) -> None:
         values = [KeyValue(key=key, value=str(count)) for key, count in self._frames.items()]

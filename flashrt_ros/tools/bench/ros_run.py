@@ -29,6 +29,7 @@ _THRESHOLD = 11
 """Of 16 rows: an inference begins five ticks after the last one began, so that there are ten a second."""
 _CAPSULE_BUDGET = 16  # MiB; some thirty capsules are held, in memory or on the disk
 _WARM_UP = 8.0  # s, in which the clients start
+_LAST_FRAMES = 0.5  # s that the last ones may take
 _PATIENCE = 60.0
 
 
@@ -68,6 +69,8 @@ def measure(folder: Path, seconds: float, load: Load, progress: Progress) -> Fig
             begin = _start(watcher, processes, commands, seconds, progress)
             first = _statuses(watcher, begin, 0.0, progress)
             last = _statuses(watcher, begin, seconds, progress)
+            watcher.end_frames()
+            counted = _statuses(watcher, time.time(), _LAST_FRAMES, progress)
             for ended in processes.stop():
                 raise ended
     finally:
@@ -91,7 +94,7 @@ def measure(folder: Path, seconds: float, load: Load, progress: Progress) -> Fig
         closing=_measured(times, "closing"),
         stage=1e-3 * last[inference].number("longest stage, ms"),
         inferences=_rate(first, last, inference, "count"),
-        lacking=1.0 - min(_delivered(first, last, key) for key in last[FRAMES].values),
+        lacking=1.0 - min(_delivered(counted, key) for key in counted[FRAMES].values),
         policy_cpu=_rate(first, last, process, "cpu, s") - computing,
         command_cpu=_rate(first, last, "command: process", "cpu, s"),
     )
@@ -103,9 +106,9 @@ def _rate(first: Statuses, last: Statuses, name: str, key: str) -> float:
     return (after.number(key) - before.number(key)) / (after.stamp - before.stamp)
 
 
-def _delivered(first: Statuses, last: Statuses, key: str) -> float:
-    """The part of a camera's frames that was delivered; each end says by its own clock how many they were."""
-    return _rate(first, last, f"policy: input {key}", "delivered") / _rate(first, last, FRAMES, key)
+def _delivered(counted: Statuses, key: str) -> float:
+    """The part of a camera's frames that was delivered; no more of them come."""
+    return counted[f"policy: input {key}"].number("delivered") / counted[FRAMES].number(key)
 
 
 def _measured(times: Mapping[str, list[float]], name: str) -> list[float]:
@@ -129,7 +132,7 @@ def _start(watcher: Watcher, processes: Processes, commands: Commands, seconds: 
 
 
 def _statuses(watcher: Watcher, begin: float, seconds: float, progress: Progress) -> Statuses:
-    """Return what all report of themselves `seconds` after the beginning."""
+    """Return what all report of themselves `seconds` after a time, s since the epoch."""
     progress(f"measuring for {seconds:g} s" if seconds else "warming up")
     due = begin + seconds
     watcher.until(lambda: time.time() >= due, _WARM_UP + seconds, "the end" if seconds else "the beginning")

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.executors import SingleThreadedExecutor
+from std_msgs.msg import Empty
 
 from flashrt_ros.demo.processes import Processes
 from flashrt_ros.node import qos
 from flashrt_ros.node.interfaces import msg
 from flashrt_ros.node.stamps import to_nanoseconds
+from flashrt_ros.tools.bench.ros_robot import END_OF_FRAMES
 
 _REPORT_PATIENCE = 5.0  # s; each node reports once a second
 
@@ -54,6 +56,7 @@ class Watcher:
         self._node = rclpy.create_node("bench")
         self._executor = SingleThreadedExecutor()
         self._executor.add_node(self._node)
+        self._end = self._node.create_publisher(Empty, END_OF_FRAMES, qos.COMMAND)
         self._node.create_subscription(msg.Executed, "command/executed", self._on_tick, qos.EXECUTED)
         self._node.create_subscription(DiagnosticArray, "/diagnostics", self._on_report, qos.DIAGNOSTICS)
 
@@ -70,6 +73,10 @@ class Watcher:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"waited {patience:g} s for {what}")
             self._executor.spin_once(0.1)
+
+    def end_frames(self) -> None:
+        """Have the cameras show no more."""
+        self._end.publish(Empty())
 
     def report(self, name: str, after: float) -> Status:
         """Wait for a status that is reported after a time, s since the epoch; TimeoutError."""

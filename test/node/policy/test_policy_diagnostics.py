@@ -45,7 +45,7 @@ def test_there_is_one_status_for_each_part_and_each_input(client: Any, reported:
     reported("inference", lambda status, found: int(found["count"]) > 1)
     reported("input state", lambda status, found: True)
     inputs = {"input front", "input wrist", "input state"}
-    parts = {"state", "command_node", "topics", "inference", "queue", "capsules", "device"}
+    parts = {"state", "command_node", "topics", "inference", "queue", "capsules", "device", "process"}
     assert set(client.diagnostics) == parts | inputs
     inference, device = values(client, "inference"), values(client, "device")
     assert 0 < float(inference["p50, ms"]) <= float(inference["p99, ms"])
@@ -53,6 +53,8 @@ def test_there_is_one_status_for_each_part_and_each_input(client: Any, reported:
     assert int(device["captures"]) > 0
     assert float(device["memory, MiB"]) > float(device["memory, weight, MiB"]) > 0
     assert float(device["process memory, MiB"]) > 10
+    process = values(client, "process")
+    assert 0 < float(process["cpu of inference, s"]) < float(process["cpu, s"])
     assert int(values(client, "capsules")["bytes"]) > 0
     assert int(values(client, "queue")["steps"]) == 40
     for key in inputs:
