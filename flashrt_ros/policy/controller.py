@@ -171,6 +171,8 @@ class Controller(ABC):
             self.dropped["stale"] += 1
         elif chunk_id <= self._newest_chunk:
             self.dropped["repeated"] += 1
+        elif not is_plausible(chunk_id, self._newest_chunk):
+            self.dropped["implausible id"] += 1  # all that came behind it would be repetitions
         else:
             self._newest_chunk = chunk_id
             self.queue.stage(Chunk(epoch, chunk_id, observation_stamp, rows, start, exact))

@@ -36,7 +36,7 @@ _EPOCH_END = 2**64
 
 
 def is_plausible(epoch: int, known: int) -> bool:
-    """Return whether an epoch that somebody tells can be one, next to the highest known one.
+    """Return whether an epoch, or the id of a chunk, that somebody tells can be one, next to the highest known one.
 
     Each epoch is an event at a robot, so none is 2^32 above another. One that is would leave no room in the uint64 of
     the messages for those to come, and no policy could arm the gate again.

@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("flashrt_interfaces")
 
+from flashrt_interfaces.msg import PolicyState
 from flashrt_ros.node.stamps import to_nanoseconds
 from flashrt_ros.runtime.errors import ErrorCode
 
@@ -158,3 +159,31 @@ def test_neither_verbs_nor_instructions_capture_again(client: Any, until: Any, s
     client.move()
     until(lambda: int(client.figure("policy: inference", "count")) > count, "newer diagnostics")
     assert client.figure("policy: inference", "captures") == captures
+
+
+@pytest.mark.parametrize("forged", [2**64 - 1, 2**31])
+def test_a_forged_chunk_id_leaves_no_goal_hanging(client: Any, until: Any, saved: str, forged: int) -> None:
+    """One that cannot be is dropped; behind one that could be, no chunk runs any more, and the goal ends with that."""
+    run = client.move(start_from=saved)
+    chunk = client.chunks[-1]
+    chunk.chunk_id, chunk.epoch = forged, client.state.epoch
+    client.publish_chunk(chunk)
+    ticks = len(client.ticks)
+
+    def goes_on() -> bool:
+        return sum(tick.active for tick in client.ticks[ticks:]) > 3 * chunk.horizon
+
+    until(lambda: run.ended or goes_on(), "an end, or motion")
+    if forged > 2**32:
+        assert not run.ended or run.result().reason != "chunks_not_run", run.result()
+    run.cancel()
+    client.move(start_from=saved)
+
+
+def test_a_forged_held_leaves_no_goal_hanging(client: Any, until: Any, saved: str) -> None:
+    run = client.move(start_from=saved)
+    state = client.state
+    client.publish_state(PolicyState(epoch=state.epoch, state=PolicyState.HELD, reason="forged"))
+    until(lambda: run.ended, "the end of the goal")
+    assert run.result().reason == "held"
+    client.move(start_from=saved)

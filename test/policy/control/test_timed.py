@@ -170,3 +170,13 @@ def test_a_repeated_chunk_is_dropped(robot: Any) -> None:
     robot.start()
     robot.rig.plan(0.0, robot.rig.now, chunk_id=1)
     assert robot.controller.dropped == {"repeated": 1}
+
+
+@pytest.mark.parametrize("forged", [2**64 - 1, 2**33])
+def test_a_chunk_of_an_implausible_id_is_dropped_and_those_behind_it_are_not(robot: Any, forged: int) -> None:
+    robot.start()
+    robot.rig.plan(0.0, robot.rig.now, chunk_id=forged)
+    assert robot.controller.dropped == {"implausible id": 1}
+    robot.rig.plan(0.0, robot.rig.now, chunk_id=2)
+    assert robot.controller.queue.staged is not None
+    assert robot.controller.queue.staged.chunk_id == 2
