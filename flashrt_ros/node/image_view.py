@@ -11,10 +11,10 @@ import struct
 from dataclasses import dataclass
 
 from builtin_interfaces.msg import Time
-from rclpy.serialization import deserialize_message
 from sensor_msgs.msg import Image
 from std_msgs.msg import Header
 
+from flashrt_ros.node.raw_messages import read_message
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 _BYTE_ORDERS = {b"\x00\x00": ">", b"\x00\x01": "<"}
@@ -41,7 +41,8 @@ def view_image(raw: bytes) -> ImageView | Image:
     """Return the image; BAD_OBSERVATION for bytes that are none."""
     order = _BYTE_ORDERS.get(raw[:2])
     if order is None:
-        return deserialize_message(raw, Image)
+        image: Image = read_message(raw, Image)
+        return image
     fields = _Fields(raw, order)
     try:
         stamp = Time(sec=fields.number("i"), nanosec=fields.number("I"))

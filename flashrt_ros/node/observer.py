@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from rclpy.clock import JumpThreshold
 from rclpy.duration import Duration
 from rclpy.node import Node
-from rclpy.serialization import deserialize_message
 from sensor_msgs.msg import Image
 from std_msgs.msg import String
 
@@ -20,6 +19,7 @@ from flashrt_ros.node import qos
 from flashrt_ros.node.image_view import view_image
 from flashrt_ros.node.input_messages import INPUT_TYPES, size_limit, stamp_of
 from flashrt_ros.node.input_meter import InputMeter
+from flashrt_ros.node.raw_messages import read_message
 from flashrt_ros.node.request_bounds import BOUNDS
 from flashrt_ros.policy.contract import Contract
 from flashrt_ros.policy.contract_observation import ImageSource, StateSource, TextSource
@@ -137,7 +137,7 @@ class Observer:
             try:
                 if len(raw) > limit:
                     raise _bad(f"{len(raw)} bytes; {limit} at most are taken")
-                message = view_image(raw) if kind is Image else deserialize_message(raw, kind)
+                message = view_image(raw) if kind is Image else read_message(raw, kind)
                 stamp = stamp_of(source.stamp, message, self._now())
                 if first:
                     self._keep(topic, raw, stamp)

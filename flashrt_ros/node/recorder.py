@@ -17,11 +17,12 @@ import numpy as np
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
-from rclpy.serialization import deserialize_message, serialize_message
+from rclpy.serialization import serialize_message
 
 from flashrt_ros.node import qos
 from flashrt_ros.node.incident import IncidentFolder, Situation
 from flashrt_ros.node.interfaces import msg
+from flashrt_ros.node.raw_messages import read_message
 from flashrt_ros.node.recorder_ring import Item, Ring
 from flashrt_ros.node.recorder_topics import DIAGNOSTICS, Topic, type_name
 from flashrt_ros.node.stamps import duration_of, from_nanoseconds
@@ -224,9 +225,12 @@ class Recorder:
 
     def _subscribe(self, ring: Ring, topic: Topic) -> Any:
         def take(raw: bytes) -> None:
-            ring.add(self._time(), subscription.topic_name, raw)
             if topic.name == DIAGNOSTICS:
-                self._look_for_errors(deserialize_message(raw, DiagnosticArray))
+                try:
+                    self._look_for_errors(read_message(raw, DiagnosticArray))
+                except FlashrtError:
+                    return  # bytes that are no message, from whomever
+            ring.add(self._time(), subscription.topic_name, raw)
 
         subscription = self._node.create_subscription(topic.kind, topic.name, take, topic.qos, raw=True)
         self._types[subscription.topic_name] = type_name(topic.kind)

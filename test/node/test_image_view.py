@@ -50,6 +50,12 @@ def test_the_other_byte_order_is_read() -> None:
     assert bytes(view.data) == b"\x09"
 
 
+@pytest.mark.parametrize("raw", [b"", b"\0\7\0\0", b"\0\7\0\0" + bytes(range(16))])
+def test_bytes_of_an_encoding_that_the_middleware_cannot_read_either_are_refused(raw: bytes) -> None:
+    with pytest.raises(FlashrtError, match="that are no Image"):
+        view_image(raw)
+
+
 @pytest.mark.parametrize("length", [0, 3, 4, 11, 14, 30, 47])
 def test_bytes_that_end_too_early_are_refused(length: int) -> None:
     raw = serialize_message(image("camera"))[:length] or b"\0\1"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients of the soak, in processes of their own: one that calls all the time, and some that die while they call.
 
-The steady one saves and lists; what is refused is its daily bread, but an answer must come. A victim prints a line when
+The steady one saves and lists; it may be refused, but an answer must come. A victim prints a line when
 it is ready, calls once it reads one, and is gone before the answer.
 """
 

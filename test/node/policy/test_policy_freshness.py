@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from diagnostic_msgs.msg import DiagnosticArray
+from sensor_msgs.msg import Image, JointState
 
+from flashrt_ros.node import qos
 from flashrt_ros.node.stamps import to_nanoseconds
 from flashrt_ros.runtime.errors import ErrorCode
 
@@ -107,3 +110,30 @@ def test_what_is_not_fresh_or_not_whole_is_named_and_never_acted_on(
     assert running.result().error_code == ErrorCode.BAD_OBSERVATION
     assert named in running.result().error_msg
     assert not arm.chunks
+
+
+def refused(client: Any, key: str) -> str:
+    status = client.diagnostics.get(f"input {key}")
+    return next((pair.value for pair in status.values if pair.key == "refused"), "") if status else ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "topic", "key"),
+    [(JointState, "joint_states", "state"), (Image, "camera/front/image_raw", "front")],
+)
+def test_bytes_that_are_no_message_are_refused_and_counted_and_end_nothing(
+    spun: Any, arm: Any, client: Any, running: Any, wait_for: Callable[..., Any], kind: type, topic: str, key: str
+) -> None:
+    """As a publisher whose package has another definition of the message sends them."""
+    sender = spun.create_publisher(kind, topic, qos.input_qos("reliable"))
+    reports = spun.create_publisher(DiagnosticArray, "/diagnostics", qos.DIAGNOSTICS)
+    try:
+        wait_for(lambda: sender.get_subscription_count() and reports.get_subscription_count())
+        for garbage in (b"\0\1\0\0", b"\0\1\0\0" + 8 * b"\0" + b"\xff\xff\xff\x7f" + 20 * b"a"):
+            sender.publish(garbage)
+            reports.publish(garbage)
+        wait_for(lambda: refused(client, key) == "2", what="the count")
+    finally:
+        spun.destroy_publisher(sender)
+        spun.destroy_publisher(reports)
+    assert client.state() == "active"
