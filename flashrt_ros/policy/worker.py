@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections import deque
@@ -23,6 +24,7 @@ class GaveWay(Exception):  # noqa: N818 - no error: the job goes on later
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Job:
+    number: int
     run: Callable[[], Any]
     future: Future[Any]
 
@@ -54,6 +56,7 @@ class Worker:
 
     def __init__(self, name: str = "device") -> None:
         self._condition = threading.Condition()
+        self._numbers = itertools.count()
         self._jobs: deque[_Job] = deque()
         self._quick: deque[_Job] = deque()
         self._idle: deque[_Job] = deque()
@@ -75,7 +78,7 @@ class Worker:
         return self._add(self._jobs, run)
 
     def submit_quick(self, run: Callable[[], Result]) -> Future[Result]:
-        """Queue a job that only reads committed state: it does not wait for the job in progress."""
+        """Queue a job that only reads committed state: behind those that wait, but within the one in progress."""
         return self._add(self._quick, run)
 
     def submit_idle(self, run: Callable[[], Result]) -> Future[Result]:
@@ -128,10 +131,10 @@ class Worker:
             raise TimeoutError(f"the stage in progress did not end within {timeout} s")
 
     def _add(self, queue: deque[_Job], run: Callable[[], Any]) -> Future[Any]:
-        job = _Job(run, Future())
         with self._condition:
             if self._closing:
                 raise FlashrtError(ErrorCode.INACTIVE, "the device thread has been closed")
+            job = _Job(next(self._numbers), run, Future())
             queue.append(job)
             self._condition.notify_all()
         return job.future
@@ -147,7 +150,9 @@ class Worker:
                 if self._closing:
                     return
                 self._idling = not (self._quick or self._jobs)
-                job = (self._quick or self._jobs or self._idle).popleft()
+                # In order: a quick job overtakes what is in progress, not what was to be done before it.
+                waiting = [queue for queue in (self._quick, self._jobs) if queue] or [self._idle]
+                job = min(waiting, key=lambda queue: queue[0].number).popleft()
                 self._busy, self._canceled = not self._idling, False
             done = job.do()
             with self._condition:

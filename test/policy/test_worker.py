@@ -53,6 +53,22 @@ def test_a_quick_job_runs_between_two_stages(worker: Worker) -> None:
     assert done.result(5) == "done"
 
 
+def test_a_quick_job_overtakes_none_that_waits(worker: Worker) -> None:
+    begun, released, order = threading.Event(), threading.Event(), []
+
+    def first() -> None:
+        begun.set()
+        assert released.wait(5.0)
+
+    worker.submit(first)
+    assert begun.wait(5.0)
+    worker.submit(lambda: order.append("committed"))
+    quick = worker.submit_quick(lambda: order.append("saved"))
+    released.set()
+    quick.result(5.0)
+    assert order == ["committed", "saved"]
+
+
 def test_a_preempted_job_ends_at_its_next_stage(worker: Worker) -> None:
     job = Staged(worker)
     done, waiting = worker.submit(job), worker.submit(lambda: "never")
