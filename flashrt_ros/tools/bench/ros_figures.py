@@ -43,7 +43,7 @@ class Figures:
         sleeper: lateness of a process that only sleeps.
         lost_alone: control ticks lost where the sleeper lost none.
         snapshot: round trip of each call; so are `listing` and `restore`.
-        sample: round trip of each call of sample_actions.
+        sample: round trip of each call of sample_actions; empty: nobody called it.
         closing: from each restore's call to the closing of the gate.
         stage: the longest of the policy's stages; a verb waits for the one in progress.
         inferences: a second.
@@ -84,17 +84,14 @@ class Verdict:
 
 
 def verdicts(figures: Figures) -> list[Verdict]:
-    """Compare each figure with its bar."""
+    """Compare each figure with its bar; some bars are those of the whole load, with a client that samples."""
     sleeper, stage = 1e3 * figures.sleeper.p99, 1e3 * figures.stage
-    return [
+    found = [
         Verdict(
             "lateness of control ticks, p99, ms",
             1e3 * figures.control.p99,
             _LATENESS_FACTOR * sleeper + _LATENESS_MARGIN,
             f"{_LATENESS_FACTOR:g} x {sleeper:.2f} of the sleeper + {_LATENESS_MARGIN:g}",
-        ),
-        Verdict(
-            "lateness of control ticks, p99, ms", 1e3 * figures.control.p99, 500.0 * figures.period, "half a period"
         ),
         Verdict("control ticks lost that the sleeper kept", figures.lost_alone, 0, ""),
         Verdict("snapshot, p99, ms", _p99(figures.snapshot), _SERVICE_BAR, f"{len(figures.snapshot)} calls"),
@@ -110,6 +107,15 @@ def verdicts(figures: Figures) -> list[Verdict]:
             1e3 * max(figures.closing),
             1e3 * figures.period,
             "one control period",
+        ),
+    ]
+    return found + _of_the_whole_load(figures) if figures.sample else found
+
+
+def _of_the_whole_load(figures: Figures) -> list[Verdict]:
+    return [
+        Verdict(
+            "lateness of control ticks, p99, ms", 1e3 * figures.control.p99, 500.0 * figures.period, "half a period"
         ),
         Verdict("frames that were not delivered, %", 100.0 * figures.lacking, _FRAMES_LACKING, "of those published"),
         Verdict(

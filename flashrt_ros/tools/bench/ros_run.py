@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,8 +23,6 @@ from flashrt_ros.tools.bench.ros_robot import FRAMES
 from flashrt_ros.tools.bench.ros_watcher import Statuses, Watcher
 
 RATE = 50.0
-CLIENTS = ("runs", "snapshots", "lists", "samples")
-"""The roles of ros_client; the first makes the arm move, so that there is something to save."""
 _THRESHOLD = 11
 """Of 16 rows: an inference begins five ticks after the last one began, so that there are ten a second."""
 _CAPSULE_BUDGET = 16  # MiB; some thirty capsules are held, in memory or on the disk
@@ -38,14 +36,24 @@ class Load:
     """What the nodes are measured under.
 
     Attributes:
-        image: width and height of each camera's, pixels.
+        light: small images and no client that samples, which is what a node must bear that does nothing but serve.
         threads: of the policy's computation.
         recorder: seconds that policy_node's flight recorder keeps; 0: none.
     """
 
-    image: tuple[int, int]
+    light: bool
     threads: int
     recorder: float
+
+    @property
+    def image(self) -> tuple[int, int]:
+        """Width and height of each camera's, pixels."""
+        return (96, 96) if self.light else (640, 480)
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """The roles of ros_client that run; the first makes the arm move, so that there is something to save."""
+        return ("runs", "snapshots", "lists") if self.light else ("runs", "snapshots", "lists", "samples")
 
 
 Commands = dict[str, list[str]]
@@ -66,7 +74,7 @@ def measure(folder: Path, seconds: float, load: Load, progress: Progress) -> Fig
     try:
         with Processes(folder / "logs") as processes:
             watcher = Watcher(processes)
-            begin = _start(watcher, processes, commands, seconds, progress)
+            begin = _start(watcher, processes, commands, load.clients, seconds, progress)
             first = _statuses(watcher, begin, 0.0, progress)
             last = _statuses(watcher, begin, seconds, progress)
             watcher.end_frames()
@@ -77,7 +85,7 @@ def measure(folder: Path, seconds: float, load: Load, progress: Progress) -> Fig
         rclpy.try_shutdown()
     sleeper = json.loads(_result(folder, "sleeper").read_text())
     times: dict[str, list[float]] = {}
-    for role in CLIENTS:
+    for role in load.clients:
         times |= json.loads(_result(folder, role).read_text())
     during = [tick for tick in watcher.ticks if begin <= tick * 1e-9 <= begin + seconds]
     ticks, inference, process = last["command: ticks"], "policy: inference", "policy: process"
@@ -89,7 +97,7 @@ def measure(folder: Path, seconds: float, load: Load, progress: Progress) -> Fig
         lost_alone=lost_alone(during, sleeper["ticks"], round(1e9 / RATE)),
         snapshot=_measured(times, "snapshot"),
         listing=_measured(times, "list_capsules"),
-        sample=_measured(times, "sample_actions"),
+        sample=[] if load.light else _measured(times, "sample_actions"),
         restore=_measured(times, "restore"),
         closing=_measured(times, "closing"),
         stage=1e-3 * last[inference].number("longest stage, ms"),
@@ -117,14 +125,21 @@ def _measured(times: Mapping[str, list[float]], name: str) -> list[float]:
     return times[name]
 
 
-def _start(watcher: Watcher, processes: Processes, commands: Commands, seconds: float, progress: Progress) -> float:
+def _start(
+    watcher: Watcher,
+    processes: Processes,
+    commands: Commands,
+    clients: Sequence[str],
+    seconds: float,
+    progress: Progress,
+) -> float:
     """Start everything. Returns when the clients begin to measure, s since the epoch."""
     progress("loading the policy")
     for name in ("sleeper", "robot", "command", "policy"):
         processes.start(name, commands[name])
     watcher.until(lambda: "policy: inference" in watcher.statuses, _PATIENCE, "policy_node")
     begin = time.time() + _WARM_UP
-    for name in CLIENTS:
+    for name in clients:
         progress(f"starting the client '{name}'")
         processes.start(name, [*commands[name], "--begin", str(begin), "--seconds", str(seconds)])
         watcher.until(lambda: watcher.moves, _PATIENCE, "the arm to move")
@@ -156,7 +171,7 @@ def _commands(folder: Path, checkpoint: Path, contract: Path, load: Load) -> Com
         "robot": _python(f"{own}.ros_robot", *_parameters(robot)),
         "command": _python("flashrt_ros.node.command_node", *_parameters(node)),
         "policy": _python("flashrt_ros.node.policy_node", *_parameters({**node, **policy})),
-        **{role: _python(f"{own}.ros_client", role, _result(folder, role)) for role in CLIENTS},
+        **{role: _python(f"{own}.ros_client", role, _result(folder, role)) for role in load.clients},
     }
 
 

@@ -25,12 +25,6 @@ def test_too_short_a_time_is_refused(root: Path) -> None:
     assert "give 2 or more" in done.stderr
 
 
-def test_a_size_that_is_none_is_refused(root: Path) -> None:
-    done = bench(root, "--image", "640")
-    assert done.returncode == 2
-    assert "invalid" in done.stderr
-
-
 def test_everything_is_measured_and_the_exit_code_tells_whether_it_holds(root: Path, tmp_path: Path) -> None:
     result = tmp_path / "result.json"
     done = bench(root, "--seconds", "3", "--json", str(result))

@@ -62,6 +62,12 @@ def test_lateness_is_never_over_half_a_period_however_late_the_sleeper_is() -> N
     assert failed.how == "half a period"
 
 
+def test_the_light_load_has_fewer_bars() -> None:
+    light = replace(FIGURES, sample=[], policy_cpu=0.9, lacking=0.5, control=Spread(0.0, 0.0025, 0.1))
+    assert all(verdict.holds for verdict in verdicts(light))
+    assert len(verdicts(light)) == len(verdicts(FIGURES)) - 3
+
+
 def test_a_late_tick_is_not_lost() -> None:
     late = [tick + (60 if slot == 7 else slot % 3) for slot, tick in enumerate(GRID)]
     assert lost_alone(late, GRID, PERIOD) == 0
