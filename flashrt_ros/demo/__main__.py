@@ -72,7 +72,7 @@ def _tidy(folder: Path) -> None:
 
 def _explain(console: Console, trouble: str, logs: list[Path]) -> int:
     for log in logs:
-        console.print(f"[dim]--- the end of {log} ---[/]")
+        console.print(f"[dim]--- the end of {log} ---[/]", soft_wrap=True)
         console.print(tail(log), markup=False)
     console.print(f"[bold red]the demo failed[/]: {escape(trouble)}")
     console.print("Run it once more (with --renderer drawn if the cameras are the trouble); report it with these logs.")
