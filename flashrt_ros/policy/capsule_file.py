@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import cast, get_args
 
 import numpy as np
 import torch
 
 from flashrt_ros.policy.capsule_info import FORMAT, RECIPE, STATE, CapsuleInfo, document_of, info_of, regions_of
-from flashrt_ros.policy.tensor_file import Tensor, TensorFile, damaged, encoded_header, open_checked, write_aside
+from flashrt_ros.policy.tensor_file import Header, Tensor, TensorFile, damaged, open_checked, write_aside
 from flashrt_ros.runtime.backend import Saved
 from flashrt_ros.runtime.buffers import Buffer, BufferSet, Range
 from flashrt_ros.runtime.capsule import Capsule
@@ -49,13 +49,13 @@ _NUMPY_OF = {name: np.dtype(code) for code, name in _NUMPY.items()}
 class EncodedCapsule:
     """A capsule's file, ready to be written. It holds the capsule's own bytes, not a copy of them."""
 
-    document: dict[str, Any]
+    header: Header
     tensors: tuple[Tensor, ...]
     nbytes: int
 
     def write_aside(self, path: Path) -> None:
         """Write the file; errors as `tensor_file.write_aside`."""
-        write_aside(path, FORMAT, self.document, self.tensors)
+        write_aside(path, self.header, self.tensors)
 
 
 def encode_capsule(capsule: Capsule, buffers: BufferSet, created: int) -> EncodedCapsule:
@@ -66,9 +66,8 @@ def encode_capsule(capsule: Capsule, buffers: BufferSet, created: int) -> Encode
         for spec, data in capsule.regions(buffers)
     ]
     tensors += [array_tensor(name, array) for name, array in arrays.items()]
-    document = document_of(capsule, events, created)
-    nbytes = len(encoded_header(FORMAT, document, tensors)) + sum(tensor.data.nbytes for tensor in tensors)
-    return EncodedCapsule(document, tuple(tensors), nbytes)
+    header = Header(FORMAT, document_of(capsule, events, created), tensors)
+    return EncodedCapsule(header, tuple(tensors), header.nbytes + sum(tensor.data.nbytes for tensor in tensors))
 
 
 def read_capsule(path: Path, buffers: BufferSet, manifest: Manifest, foreign: bool = False) -> Capsule:

@@ -21,10 +21,10 @@ from typing import Any
 from flashrt_ros.policy.capsule_file import array_tensor, decoded_recipe, recipe_targets
 from flashrt_ros.policy.capsule_info import input_digests
 from flashrt_ros.policy.tensor_file import (
+    Header,
     Tensor,
     damaged,
     digests_of,
-    encoded_header,
     read_header,
     storage,
     sync_folder,
@@ -237,7 +237,7 @@ def _input(parent: int, event: Event) -> list[bytes | memoryview]:
 
 
 def _record(document: dict[str, Any], tensors: Sequence[Tensor]) -> list[bytes | memoryview]:
-    header = encoded_header(FORMAT, document, tensors, digests_of(tensors))
+    header = Header(FORMAT, document, tensors).encoded(digests_of(tensors))
     return [header, *(tensor.data for tensor in tensors)]
 
 

@@ -19,6 +19,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedReader
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ _THREADS = 2
 """That move and hash tensors: enough for a fast disk; the other cores are the policy's."""
 _SMALL = 1 << 20
 """Bytes of a tensor for which another thread takes more time from the rest of the process than it saves here."""
+_PIECES = 1024
+"""Of one call; what Linux takes."""
 _PIECE = 256 << 10
 """Bytes that are moved and hashed at a time, so that the second meets them in the cache."""
 
@@ -94,33 +97,32 @@ class TensorFile:
             raise damaged(self.path, f"the bytes of {name} do not match their checksum")
 
 
-def encoded_header(
-    format_name: str, document: Mapping[str, Any], tensors: Sequence[Tensor], digests: Mapping[str, str] | None = None
-) -> bytes:
+class Header:
     """The first bytes of a file, length included; the tensors follow in their order.
 
-    Its length does not depend on the digests; without them it is not valid.
+    What does not depend on the tensors' bytes is encoded once, since checksums come last.
     """
-    table: dict[str, Any] = {}
-    offset = 0
-    for tensor in tensors:
-        table[tensor.name] = {
-            "dtype": tensor.dtype,
-            "shape": list(tensor.shape),
-            "data_offsets": [offset, offset + tensor.data.nbytes],
-        }
-        offset += tensor.data.nbytes
-    metadata = {
-        "format": format_name,
-        "sha256": _NO_DIGEST,
-        "document": json.dumps(document, allow_nan=False),
-        "tensors": json.dumps(digests or {tensor.name: _NO_DIGEST for tensor in tensors}),
-    }
-    header = json.dumps({"__metadata__": metadata, **table}).encode()
-    header += b" " * (-len(header) % _LENGTH_BYTES)
-    digest = hashlib.sha256(header).hexdigest()
-    header = header.replace(_NO_DIGEST.encode(), digest.encode(), 1)
-    return len(header).to_bytes(_LENGTH_BYTES, "little") + header
+
+    def __init__(self, format_name: str, document: Mapping[str, Any], tensors: Sequence[Tensor]) -> None:
+        table: dict[str, Any] = {}
+        offset = 0
+        for tensor in tensors:
+            offsets = [offset, offset + tensor.data.nbytes]
+            table[tensor.name] = {"dtype": tensor.dtype, "shape": list(tensor.shape), "data_offsets": offsets}
+            offset += tensor.data.nbytes
+        self.document = document
+        kept = {"format": format_name, "sha256": _NO_DIGEST, "document": json.dumps(document, allow_nan=False)}
+        self._before = f'{{"__metadata__": {json.dumps(kept)[:-1]}, "tensors": '
+        self._after = "}, " + json.dumps(table)[1:] if table else "}}"
+        self.nbytes = len(self.encoded({tensor.name: _NO_DIGEST for tensor in tensors}))
+
+    def encoded(self, digests: Mapping[str, str]) -> bytes:
+        """The header with each tensor's checksum, of `nbytes` bytes."""
+        header = f"{self._before}{json.dumps(json.dumps(digests))}{self._after}".encode()
+        header += b" " * (-len(header) % _LENGTH_BYTES)
+        digest = hashlib.sha256(header).hexdigest()
+        header = header.replace(_NO_DIGEST.encode(), digest.encode(), 1)
+        return len(header).to_bytes(_LENGTH_BYTES, "little") + header
 
 
 def digests_of(tensors: Iterable[Tensor]) -> dict[str, str]:
@@ -128,7 +130,7 @@ def digests_of(tensors: Iterable[Tensor]) -> dict[str, str]:
     return {tensor.name: hashlib.sha256(tensor.data).hexdigest() for tensor in tensors}
 
 
-def write_aside(path: Path, format_name: str, document: Mapping[str, Any], tensors: Sequence[Tensor]) -> None:
+def write_aside(path: Path, header: Header, tensors: Sequence[Tensor]) -> None:
     """Write a new file at `path` and wait until the disk has it; on failure none is left.
 
     Raises:
@@ -140,17 +142,20 @@ def write_aside(path: Path, format_name: str, document: Mapping[str, Any], tenso
         raise storage(path, error) from error
     try:
         with os.fdopen(descriptor, "wb") as file, ThreadPoolExecutor(_THREADS, "checksum") as threads:
-            offset = len(encoded_header(format_name, document, tensors))
-            small: dict[str, str] = {}
-            large: dict[str, Future[str]] = {}
-            for tensor in tensors:
-                if tensor.data.nbytes > _SMALL:
-                    large[tensor.name] = threads.submit(_write_tensor, descriptor, offset, tensor)
-                else:
-                    small[tensor.name] = _write_tensor(descriptor, offset, tensor)
-                offset += tensor.data.nbytes
-            digests = small | {name: digest.result() for name, digest in large.items()}
-            _write(descriptor, 0, memoryview(encoded_header(format_name, document, tensors, digests)))
+            digests: dict[str, str | Future[str]] = {}
+            offset = header.nbytes
+            for is_small, group in groupby(tensors, lambda tensor: tensor.data.nbytes <= _SMALL):
+                members = list(group)
+                if is_small:
+                    _write_together(descriptor, offset, [tensor.data for tensor in members])
+                    digests |= digests_of(members)
+                    offset += sum(tensor.data.nbytes for tensor in members)
+                    continue
+                for tensor in members:
+                    digests[tensor.name] = threads.submit(_write_tensor, descriptor, offset, tensor)
+                    offset += tensor.data.nbytes
+            found = {name: digest if isinstance(digest, str) else digest.result() for name, digest in digests.items()}
+            _write(descriptor, 0, memoryview(header.encoded(found)))
             os.fsync(file.fileno())
     except OSError as error:
         path.unlink(missing_ok=True)
@@ -167,6 +172,20 @@ def _write_tensor(descriptor: int, offset: int, tensor: Tensor) -> str:
     if tensor.data.nbytes >= _PIECE:  # the disk need not wait for the rest
         os.posix_fadvise(descriptor, offset, tensor.data.nbytes, os.POSIX_FADV_DONTNEED)
     return digest.hexdigest()
+
+
+def _write_together(descriptor: int, offset: int, pieces: Sequence[memoryview]) -> None:
+    """Write many small pieces with few calls: each gives the interpreter away, and has to ask the device thread for it.
+
+    What a call leaves over is written piece by piece.
+    """
+    for begin in range(0, len(pieces), _PIECES):
+        group = pieces[begin : begin + _PIECES]
+        written = os.pwritev(descriptor, group, offset)
+        for piece in group:
+            if written < piece.nbytes:
+                _write(descriptor, offset + max(written, 0), piece[max(written, 0) :])
+            offset, written = offset + piece.nbytes, written - piece.nbytes
 
 
 def _write(descriptor: int, offset: int, data: memoryview) -> None:

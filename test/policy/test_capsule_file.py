@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 
 from flashrt_ros.policy.capsule_file import encode_capsule, read_capsule
 from flashrt_ros.policy.capsule_info import FORMAT, input_digests, name_of, path_of, read_info
-from flashrt_ros.policy.tensor_file import Tensor, open_checked, write_aside
+from flashrt_ros.policy.tensor_file import Header, Tensor, open_checked, write_aside
 from flashrt_ros.runtime.buffers import BufferSet
 from flashrt_ros.runtime.capsule import Capsule, part
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
@@ -163,7 +163,22 @@ def test_what_is_no_file_of_ours_is_refused(
 
 def forge(path: Path, document: Any, tensors: tuple[Tensor, ...]) -> None:
     path.unlink(missing_ok=True)
-    write_aside(path, FORMAT, document, tensors)
+    write_aside(path, Header(FORMAT, document, tensors), tensors)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
+def test_what_the_disk_takes_only_in_part_is_written_whole(
+    make_capsule, save, buffers: BufferSet, manifest: Manifest, monkeypatch: pytest.MonkeyPatch, share: float
+) -> None:
+    def taken_in_part(descriptor: int, pieces: list[memoryview], offset: int) -> int:
+        whole = b"".join(pieces)
+        return os.pwrite(descriptor, whole[: int(share * len(whole))], offset)
+
+    monkeypatch.setattr(os, "pwritev", taken_in_part)
+    capsule = make_capsule(rows=3)
+    loaded = read_capsule(save(capsule), buffers, manifest)
+    regions = zip(capsule.regions(buffers), loaded.regions(buffers), strict=True)
+    assert all(torch.equal(ours, theirs) for (_, ours), (_, theirs) in regions)
 
 
 @pytest.mark.parametrize("schema", [0, 2, None, "1"])
@@ -200,7 +215,7 @@ def test_well_sealed_nonsense_is_refused(
     capsule = make_capsule()
     path = save(capsule)
     encoded = encode_capsule(capsule, buffers, 1)
-    document = dict(encoded.document)
+    document = dict(encoded.header.document)
     boundary = change.get("boundary", {})
     document |= change
     document["boundary"] = {**capsule_boundary(capsule), **boundary} if boundary is not None else None
@@ -221,7 +236,7 @@ def test_missing_and_unknown_state_is_refused(
     capsule = make_capsule()
     path = save(capsule)
     encoded = encode_capsule(capsule, buffers, 1)
-    document = dict(encoded.document)
+    document = dict(encoded.header.document)
     for index, tensor in enumerate(encoded.tensors[:6]):
         forge(path, document, encoded.tensors[:index] + encoded.tensors[index + 1 :])
         with refuses(ErrorCode.DAMAGED, f"state buffer {tensor.name.removeprefix('state.')} is absent"):
