@@ -147,10 +147,8 @@ def recorded(client: Client, contract: Path, checkpoint: Path, tmp_path_factory:
         episode(client)
         asked_for = Path(client.call("save_incident", reason="the test").path)
         found = folder / "capsules.incidents"
-        before = set(found.iterdir())
-        aborted = lose_the_camera(client)
-        new = until(lambda: [p for p in set(found.glob("i*")) - before if "goal aborted" in reason(p)], "the incident")
-    return Recorded(asked_for, new[0], folder / "capsules", checkpoint, aborted)
+        aborted, camera_lost = until(lambda: lose_the_camera_recorded(client, found), "the incident")
+    return Recorded(asked_for, camera_lost, folder / "capsules", checkpoint, aborted)
 
 
 def reason(incident: Path) -> str:
@@ -184,6 +182,20 @@ def lose_the_camera(client: Client) -> Any:
     until(lambda: client.steps >= 3, "motion")
     client.plugged_in = False
     return ended()
+
+
+def lose_the_camera_recorded(client: Client, folder: Path) -> tuple[Any, Path] | None:
+    """Unplug the camera. None: no incident was written, as one of its kind had been a moment before."""
+    before = set(folder.glob("i*"))
+    client.plugged_in = True
+    aborted = lose_the_camera(client)
+    deadline = time.monotonic() + 5.0
+    while time.monotonic() < deadline:
+        new = [path for path in set(folder.glob("i*")) - before if "goal aborted" in reason(path)]
+        if new:
+            return aborted, new[0]
+        time.sleep(0.01)
+    return None
 
 
 def job_of(recorded: Recorded, incident: Path) -> Job:
