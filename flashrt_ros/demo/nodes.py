@@ -57,9 +57,9 @@ def node_commands(setting: Setting) -> dict[str, list[str]]:
     robot = {"seed": setting.seed, "renderer": setting.renderer, "pacing": setting.pacing}
     shared = {"autostart": "true", "use_sim_time": "true", "world": "simulated", "contract": contract}
     return {
-        "robot": _node("demo.robot_node", robot),
-        "command": _node("node.command_node", shared),
-        "policy": _node("node.policy_node", {**shared, **recorder, **policy}),
+        "robot": node_command("demo.robot_node", robot),
+        "command": node_command("node.command_node", shared),
+        "policy": node_command("node.policy_node", {**shared, **recorder, **policy}),
     }
 
 
@@ -71,6 +71,7 @@ def _write_contract(path: Path) -> Path:
     return path
 
 
-def _node(module: str, parameters: Mapping[str, object]) -> list[str]:
+def node_command(module: str, parameters: Mapping[str, object]) -> list[str]:
+    """Return the command of a node of this package, by its module below `flashrt_ros`."""
     settings = [word for name, value in parameters.items() for word in ("-p", f"{name}:={value}")]
     return [sys.executable, "-m", f"flashrt_ros.{module}", "--ros-args", *settings]

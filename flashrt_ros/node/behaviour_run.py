@@ -18,7 +18,7 @@ from rclpy.task import Future
 
 from flashrt_ros.node import interfaces
 from flashrt_ros.node.behaviour_service import error_of, new_request_id, required_node
-from flashrt_ros.node.behaviour_start import duration
+from flashrt_ros.node.stamps import duration_of
 
 
 class RunPolicy(Behaviour):
@@ -127,7 +127,7 @@ class RunPolicy(Behaviour):
             seed=self.seed,
             start_from=self.start_from,
             retry=self.retry() if callable(self.retry) else self.retry,
-            time_limit=duration(self.run_limit),
+            time_limit=duration_of(round(self.run_limit * 1e9)),
             step_limit=self.step_limit,
         )
 

@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from builtin_interfaces.msg import Duration
-
 from flashrt_ros.node import interfaces
 from flashrt_ros.node.behaviour_service import Verb
+from flashrt_ros.node.stamps import duration_of
 
 
 class StartPolicy(Verb):
@@ -44,7 +43,7 @@ class StartPolicy(Verb):
             "seed": self.seed,
             "start_from": self.start_from,
             "retry": self.retry,
-            "time_limit": duration(self.run_limit),
+            "time_limit": duration_of(round(self.run_limit * 1e9)),
             "step_limit": self.step_limit,
         }
 
@@ -60,9 +59,3 @@ class StopPolicy(Verb):
     def fields(self) -> dict[str, Any]:
         """Return the request's fields."""
         return {}
-
-
-def duration(seconds: float) -> Duration:
-    """Seconds as a message."""
-    whole, nanoseconds = divmod(round(seconds * 1e9), 1_000_000_000)
-    return Duration(sec=whole, nanosec=nanoseconds)

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from flashrt_ros.node.durations import Durations
 from flashrt_ros.node.executor_bridge import ExecutorBridge
+from flashrt_ros.policy.durations import Durations
 from flashrt_ros.policy.worker import GaveWay, Worker
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 

@@ -14,11 +14,11 @@ from functools import partial
 from rclpy.task import Future
 
 from flashrt_ros.node.device_thread import DeviceThread
-from flashrt_ros.node.durations import Durations
 from flashrt_ros.node.executor_bridge import ExecutorBridge
 from flashrt_ros.node.interfaces import msg
 from flashrt_ros.node.observer import Observer, UnreadableError
 from flashrt_ros.node.stamps import to_nanoseconds
+from flashrt_ros.policy.durations import Durations
 from flashrt_ros.policy.observation_buffer import Parts
 from flashrt_ros.policy.session import Chunk, Session
 from flashrt_ros.runtime.errors import FlashrtError

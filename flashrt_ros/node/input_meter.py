@@ -41,6 +41,7 @@ class InputMeter:
 
     def rate(self) -> float:
         """Return the messages a second since the call before."""
-        now, elapsed = self._now(), self._now() - self._since
+        now = self._now()
+        elapsed = now - self._since
         count, self._since, self._counted = self.delivered - self._counted, now, self.delivered
         return count / elapsed if elapsed > 0 else 0.0

@@ -7,10 +7,8 @@ OK: as it should be. WARN: degraded. ERROR: what failed keeps the robot held. ST
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
@@ -21,6 +19,7 @@ from flashrt_ros.node.input_diagnostics import InputDiagnostics
 from flashrt_ros.node.interfaces import msg
 from flashrt_ros.node.mind import Mind
 from flashrt_ros.node.policy_control import TOPICS, PolicyControl
+from flashrt_ros.node.process_memory import resident_bytes
 from flashrt_ros.node.rate_limit import RateLimit
 from flashrt_ros.node.topic_events import TopicEvents
 from flashrt_ros.node.topic_watch import TopicWatch
@@ -166,7 +165,7 @@ class PolicyDiagnostics:
             "captures": captures,
             "memory, MiB": f"{sum(sizes.values()) / _MIB:.1f}",
             **{f"memory, {kind}, MiB": f"{nbytes / _MIB:.1f}" for kind, nbytes in sorted(sizes.items())},
-            "process memory, MiB": f"{_resident() / _MIB:.1f}",
+            "process memory, MiB": f"{resident_bytes() / _MIB:.1f}",
             "journal bytes": mind.session.live.journal.nbytes,
             "stage in progress, s": f"{stalled:.2f}",
         }
@@ -185,8 +184,3 @@ class PolicyDiagnostics:
         pairs = [KeyValue(key=key, value=str(value)) for key, value in values.items()]
         own = self._node.get_fully_qualified_name().lstrip("/")
         return DiagnosticStatus(level=level, name=f"{own}: {name}", message=message, hardware_id=own, values=pairs)
-
-
-def _resident() -> int:
-    """Bytes of the process that are in memory."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from flashrt_ros.policy.session import LABEL_LIMIT
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 BOUNDS: dict[str, tuple[int, ErrorCode]] = {
     "request_id": (128, ErrorCode.BAD_REQUEST),
     "name": (128, ErrorCode.BAD_NAME),
     "start_from": (128, ErrorCode.BAD_NAME),
-    "label": (256, ErrorCode.BAD_REQUEST),
+    "label": (LABEL_LIMIT, ErrorCode.BAD_REQUEST),
     "reason": (1024, ErrorCode.BAD_REQUEST),
     "instruction": (8192, ErrorCode.BAD_INSTRUCTION),
     "seeds": (256, ErrorCode.BAD_REQUEST),

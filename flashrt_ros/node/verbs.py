@@ -17,7 +17,7 @@ from flashrt_ros.node.policy_messages import fill_report, sample_message
 from flashrt_ros.node.rate_limit import RateLimit
 from flashrt_ros.node.request_log import RequestLog
 from flashrt_ros.node.service_server import serve
-from flashrt_ros.policy.session import EPISODE_START, Mode, VerbReport
+from flashrt_ros.policy.session import EPISODE_START, Mode, VerbReport, mode_of
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 
@@ -61,7 +61,7 @@ class Verbs:
         return await self._save(response, lambda mind: mind.session.fork(request.name, request.label))
 
     async def _restore(self, request: srv.Restore.Request, response: srv.Restore.Response) -> Any:
-        mode = _mode(request.mode)
+        mode = mode_of(request.mode)
         self._motion.check_exact(mode is Mode.EXACT)
         fetched = await self._mind().fetch(request.name, request.rebuild)
         mind = self._mind()
@@ -76,7 +76,7 @@ class Verbs:
         return filled
 
     async def _rollback(self, request: srv.Rollback.Request, response: srv.Rollback.Response) -> Any:
-        mind, mode = self._mind(), _mode(request.mode)
+        mind, mode = self._mind(), mode_of(request.mode)
         self._motion.check_exact(mode is Mode.EXACT)
         return await self._move(
             "rolled_back",
@@ -137,10 +137,3 @@ class Verbs:
 
     def _now(self) -> int:
         return int(self._node.get_clock().now().nanoseconds)
-
-
-def _mode(value: int) -> Mode:
-    try:
-        return Mode(value)
-    except ValueError:
-        raise FlashrtError(ErrorCode.BAD_REQUEST, f"mode {value}: use REOBSERVE (0) or EXACT (1)") from None

@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-
-import numpy as np
+from flashrt_ros.policy.durations import Durations
 
 _REMEMBERED = 1000
 
@@ -19,10 +17,13 @@ class LatencyTracker:
     """
 
     def __init__(self) -> None:
-        self.last = 0
-        """ns; 0: none yet."""
-        self._samples: deque[int] = deque(maxlen=_REMEMBERED)
+        self._samples = Durations(_REMEMBERED)
         self._in_stride = False
+
+    @property
+    def last(self) -> int:
+        """The newest, ns; 0: none yet."""
+        return round(self._samples.last * 1e9)
 
     def restart(self) -> None:
         """Leave the next answer out: an epoch begins, or a request was lost and made again."""
@@ -31,16 +32,12 @@ class LatencyTracker:
     def add(self, latency: int, *, computed: bool) -> None:
         """Note an answer that came `latency` ns after its request; `computed`: it was not re-instated."""
         if self._in_stride and computed:
-            self.last = latency
-            self._samples.append(latency)
+            self._samples.add(latency * 1e-9)
         self._in_stride = True
 
     def percentiles(self) -> tuple[float, float]:
         """Return the median and the 99th percentile in s; zeros where there is no sample."""
-        if not self._samples:
-            return 0.0, 0.0
-        middle, tail = np.percentile(np.array(self._samples), (50, 99)) * 1e-9
-        return float(middle), float(tail)
+        return self._samples.percentiles()
 
     def __len__(self) -> int:
         return len(self._samples)

@@ -9,14 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from flashrt_ros.policy.contract_observation import STATE
 from flashrt_ros.policy.processing import Observation
 from flashrt_ros.policy.session import Chunk
 from flashrt_ros.runtime.capsule import Capsule
 from flashrt_ros.runtime.lineage import Boundary
 from flashrt_ros.runtime.manifest import Manifest, sha256
-
-STATE = "state"
-"""Key of the measured state among the inputs, "state[1]" the second of several; the others are the views."""
 
 VERBS = (
     "begin",

@@ -213,7 +213,7 @@ class Session:
         Raises:
             FlashrtError: UNKNOWN_CAPSULE; EVICTED; BAD_NAME; MANIFEST_MISMATCH, naming what differs.
         """
-        _check_mode(mode)
+        mode = mode_of(mode)
         capsule, foreign = self.check_restore(name, rebuild)
         with self._verb() as report:
             if foreign:
@@ -251,7 +251,7 @@ class Session:
             FlashrtError: BAD_REQUEST, steps is not positive or leads before the lineage's start;
                 NOT_IN_JOURNAL, naming how far back one can go.
         """
-        _check_mode(mode)
+        mode = mode_of(mode)
         target = self._ancestor(steps)
         with self._verb() as report:
             self._episode.copied += self.live.return_to(target, self._row_sources())
@@ -390,6 +390,9 @@ class Session:
                 yield entry.boundary.rows, entry.rows
 
 
-def _check_mode(mode: int) -> None:
-    if mode not in tuple(Mode):
-        raise FlashrtError(ErrorCode.BAD_REQUEST, f"mode {mode}: use REOBSERVE (0) or EXACT (1)")
+def mode_of(value: int) -> Mode:
+    """Return the mode; BAD_REQUEST for a number that is none."""
+    try:
+        return Mode(value)
+    except ValueError:
+        raise FlashrtError(ErrorCode.BAD_REQUEST, f"mode {value}: use REOBSERVE (0) or EXACT (1)") from None

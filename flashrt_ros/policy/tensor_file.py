@@ -110,7 +110,6 @@ class Header:
             offsets = [offset, offset + tensor.data.nbytes]
             table[tensor.name] = {"dtype": tensor.dtype, "shape": list(tensor.shape), "data_offsets": offsets}
             offset += tensor.data.nbytes
-        self.document = document
         kept = {"format": format_name, "sha256": _NO_DIGEST, "document": json.dumps(document, allow_nan=False)}
         self._before = f'{{"__metadata__": {json.dumps(kept)[:-1]}, "tensors": '
         self._after = "}, " + json.dumps(table)[1:] if table else "}}"

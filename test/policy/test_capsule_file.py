@@ -215,7 +215,8 @@ def test_well_sealed_nonsense_is_refused(
     capsule = make_capsule()
     path = save(capsule)
     encoded = encode_capsule(capsule, buffers, 1)
-    document = dict(encoded.header.document)
+    with open_checked(path, FORMAT) as file:
+        document = dict(file.document)
     boundary = change.get("boundary", {})
     document |= change
     document["boundary"] = {**capsule_boundary(capsule), **boundary} if boundary is not None else None
@@ -236,7 +237,8 @@ def test_missing_and_unknown_state_is_refused(
     capsule = make_capsule()
     path = save(capsule)
     encoded = encode_capsule(capsule, buffers, 1)
-    document = dict(encoded.header.document)
+    with open_checked(path, FORMAT) as file:
+        document = dict(file.document)
     for index, tensor in enumerate(encoded.tensors[:6]):
         forge(path, document, encoded.tensors[:index] + encoded.tensors[index + 1 :])
         with refuses(ErrorCode.DAMAGED, f"state buffer {tensor.name.removeprefix('state.')} is absent"):

@@ -82,14 +82,9 @@ def test_one_name_means_one_capsule(
     assert writer.file("a") is None
 
 
-def test_drop_takes_it_from_every_tier_also_one_that_waits_for_the_disk(
-    store: CapsuleStore,
-    writer: CapsuleWriter,
-    tiers: CapsuleTiers,
-    make_capsule,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
+@pytest.fixture
+def slow_disk(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
+    """Set when the disk is waited for, and to be set for it to answer."""
     reached, released, fsync = threading.Event(), threading.Event(), os.fsync
 
     def hang(descriptor: int) -> None:
@@ -98,6 +93,18 @@ def test_drop_takes_it_from_every_tier_also_one_that_waits_for_the_disk(
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", hang)
+    return reached, released
+
+
+def test_drop_takes_it_from_every_tier_also_one_that_waits_for_the_disk(
+    store: CapsuleStore,
+    writer: CapsuleWriter,
+    tiers: CapsuleTiers,
+    make_capsule,
+    slow_disk: tuple[threading.Event, threading.Event],
+    tmp_path: Path,
+) -> None:
+    reached, released = slow_disk
     waiting = make_capsule(name="waiting")
     writer.write(make_capsule(name="running"))
     assert reached.wait(SECONDS)
@@ -120,17 +127,10 @@ def test_drop_takes_one_that_is_being_written_too(
     writer: CapsuleWriter,
     tiers: CapsuleTiers,
     make_capsule,
-    monkeypatch: pytest.MonkeyPatch,
+    slow_disk: tuple[threading.Event, threading.Event],
     tmp_path: Path,
 ) -> None:
-    reached, released, fsync = threading.Event(), threading.Event(), os.fsync
-
-    def hang(descriptor: int) -> None:
-        reached.set()
-        assert released.wait(SECONDS)
-        fsync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", hang)
+    reached, released = slow_disk
     capsule = make_capsule(name="running")
     store.add(capsule)
     writer.write(capsule)

@@ -15,7 +15,7 @@ import rclpy
 import yaml
 from rclpy.signals import SignalHandlerOptions
 
-from flashrt_ros.demo.nodes import contract_file
+from flashrt_ros.demo.nodes import contract_file, node_command
 from flashrt_ros.demo.processes import Processes
 from flashrt_ros.models.tiny import write_tiny_checkpoint
 from flashrt_ros.tools.bench.ros_figures import Figures, Spread, lost_alone
@@ -168,19 +168,15 @@ def _commands(folder: Path, checkpoint: Path, contract: Path, load: Load) -> Com
     node = {"contract": contract, "autostart": "true"}
     return {
         "sleeper": _python(f"{own}.ros_sleeper", _result(folder, "sleeper"), "--rate", RATE),
-        "robot": _python(f"{own}.ros_robot", *_parameters(robot)),
-        "command": _python("flashrt_ros.node.command_node", *_parameters(node)),
-        "policy": _python("flashrt_ros.node.policy_node", *_parameters({**node, **policy})),
+        "robot": node_command("tools.bench.ros_robot", robot),
+        "command": node_command("node.command_node", node),
+        "policy": node_command("node.policy_node", {**node, **policy}),
         **{role: _python(f"{own}.ros_client", role, _result(folder, role)) for role in load.clients},
     }
 
 
 def _python(module: str, *arguments: object) -> list[str]:
     return [sys.executable, "-m", module, *map(str, arguments)]
-
-
-def _parameters(values: Mapping[str, object]) -> list[str]:
-    return ["--ros-args", *(word for name, value in values.items() for word in ("-p", f"{name}:={value}"))]
 
 
 def _result(folder: Path, name: str) -> Path:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -82,54 +82,44 @@ def _no_rows_left(rig: Rig) -> Expected:
     )
 
 
+def _joints_trouble(rig: Rig) -> Expected:
+    return _closes(rig, rig.contract.observation.max_age + _period(rig), "joints")
+
+
 @contextmanager
-def camera_stops(rig: Rig, chance: random.Random) -> Iterator[Expected]:
+def _spoilt(how: set[str], inputs: Iterable[str], rig: Rig, expected: Callable[[Rig], Expected]) -> Iterator[Expected]:
+    """Spoil inputs, in a way of the link; what is expected counts from then on."""
+    how.update(inputs)
+    try:
+        yield expected(rig)
+    finally:
+        how.clear()
+
+
+def camera_stops(rig: Rig, chance: random.Random) -> AbstractContextManager[Expected]:
     """One camera or both show nothing any more."""
-    rig.link.stopped.update(chance.sample(VIEWS, chance.randint(1, len(VIEWS))))
-    try:
-        yield _no_rows_left(rig)
-    finally:
-        rig.link.stopped.clear()
+    views = chance.sample(VIEWS, chance.randint(1, len(VIEWS)))
+    return _spoilt(rig.link.stopped, views, rig, _no_rows_left)
 
 
-@contextmanager
-def camera_freezes(rig: Rig, chance: random.Random) -> Iterator[Expected]:
+def camera_freezes(rig: Rig, chance: random.Random) -> AbstractContextManager[Expected]:
     """Images go on coming with the stamp of one moment."""
-    rig.link.frozen.add(chance.choice(VIEWS))
-    try:
-        yield _no_rows_left(rig)
-    finally:
-        rig.link.frozen.clear()
+    return _spoilt(rig.link.frozen, [chance.choice(VIEWS)], rig, _no_rows_left)
 
 
-@contextmanager
-def joints_freeze(rig: Rig, chance: random.Random) -> Iterator[Expected]:
+def joints_freeze(rig: Rig, chance: random.Random) -> AbstractContextManager[Expected]:
     """Joint states go on coming with the stamp of one moment."""
-    rig.link.frozen.add("state")
-    try:
-        yield _closes(rig, rig.contract.observation.max_age + _period(rig), "joints")
-    finally:
-        rig.link.frozen.clear()
+    return _spoilt(rig.link.frozen, ["state"], rig, _joints_trouble)
 
 
-@contextmanager
-def joints_stop(rig: Rig, chance: random.Random) -> Iterator[Expected]:
+def joints_stop(rig: Rig, chance: random.Random) -> AbstractContextManager[Expected]:
     """No joint states come."""
-    rig.link.stopped.add("state")
-    try:
-        yield _closes(rig, rig.contract.observation.max_age + _period(rig), "joints")
-    finally:
-        rig.link.stopped.clear()
+    return _spoilt(rig.link.stopped, ["state"], rig, _joints_trouble)
 
 
-@contextmanager
-def joints_nan(rig: Rig, chance: random.Random) -> Iterator[Expected]:
+def joints_nan(rig: Rig, chance: random.Random) -> AbstractContextManager[Expected]:
     """The encoders measure NaN."""
-    rig.link.broken.add("state")
-    try:
-        yield _closes(rig, rig.contract.observation.max_age + _period(rig), "joints")
-    finally:
-        rig.link.broken.clear()
+    return _spoilt(rig.link.broken, ["state"], rig, _joints_trouble)
 
 
 # ---- time ----

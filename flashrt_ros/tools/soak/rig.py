@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
@@ -23,10 +23,11 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.signals import SignalHandlerOptions
 from std_msgs.msg import Bool
 
-from flashrt_ros.demo.nodes import checkpoint_command, contract_file
+from flashrt_ros.demo.nodes import checkpoint_command, contract_file, node_command
 from flashrt_ros.demo.processes import Processes
 from flashrt_ros.node import qos
 from flashrt_ros.node.interfaces import action, srv
+from flashrt_ros.node.process_memory import resident_bytes
 from flashrt_ros.policy.contract import load_contract
 from flashrt_ros.tools.soak.client import ANCHOR
 from flashrt_ros.tools.soak.link import PREFIX, TOPICS, Link
@@ -163,7 +164,7 @@ class Rig:
 
     def memory(self) -> dict[str, int]:
         """Resident bytes of each node."""
-        return {node: _resident(self._processes.pid(node)) for node in NODES}
+        return {node: resident_bytes(self._processes.pid(node)) for node in NODES}
 
     # ---- start ----
 
@@ -180,9 +181,9 @@ class Rig:
         }
         robot = {"mode": "realtime", "rate": _ROBOT_RATE, "renderer": "drawn"}
         remapped = [word for _, topic in TOPICS.values() for word in ("-r", f"{topic}:={PREFIX}{topic}")]
-        self._processes.start("robot", [*_command("demo.robot_node", robot), *remapped])
-        self._processes.start("command", _command("node.command_node", node))
-        self._processes.start("policy", _command("node.policy_node", {**node, **policy}))
+        self._processes.start("robot", [*node_command("demo.robot_node", robot), *remapped])
+        self._processes.start("command", node_command("node.command_node", node))
+        self._processes.start("policy", node_command("node.policy_node", {**node, **policy}))
         self.until(self._goals.server_is_ready, _START_PATIENCE, "policy_node")
         self.until(lambda: self.watch.gate.epoch and self._serves(), _START_PATIENCE, "the nodes to be active")
         self.move()
@@ -191,16 +192,6 @@ class Rig:
 
     def _serves(self) -> bool:
         return self.call(srv.ListCapsules, "policy/list_capsules", _START_PATIENCE).error_code == 0
-
-
-def _command(module: str, parameters: Mapping[str, object]) -> list[str]:
-    settings = [word for name, value in parameters.items() for word in ("-p", f"{name}:={value}")]
-    return [sys.executable, "-m", f"flashrt_ros.{module}", "--ros-args", *settings]
-
-
-def _resident(pid: int) -> int:
-    fields = Path(f"/proc/{pid}/status").read_text().split("VmRSS:")[1].split()
-    return int(fields[0]) * 1024
 
 
 def _write_contract(path: Path) -> Path:

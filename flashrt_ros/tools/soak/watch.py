@@ -34,7 +34,7 @@ class Watch:
     """Hears the nodes.
 
     Attributes:
-        gate: the newest; so are `state` and `tick`.
+        gate: the newest; so is `state`.
         moved_at: when the newest tick that ran an action came, s of `time.monotonic`.
         horizon: rows of a chunk.
         commands: the newest.
@@ -46,7 +46,6 @@ class Watch:
         action = contract.action
         self.gate = msg.Gate()
         self.state = msg.PolicyState()
-        self.tick = msg.Executed()
         self.moved_at = 0.0
         self.horizon = 0
         self.commands: deque[Command] = deque(maxlen=_REMEMBERED)
@@ -90,7 +89,6 @@ class Watch:
         self.horizon = chunk.horizon
 
     def _on_tick(self, tick: msg.Executed) -> None:
-        self.tick = tick
         if tick.active:
             self.moved_at = time.monotonic()
 

@@ -14,10 +14,14 @@ _REMEMBERED = 2000
 class Durations:
     """The newest durations, in seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, remembered: int = _REMEMBERED) -> None:
+        """`remembered`: how many are kept."""
         self.count = 0
         self.last = 0.0
-        self._times: deque[float] = deque(maxlen=_REMEMBERED)
+        self._times: deque[float] = deque(maxlen=remembered)
+
+    def __len__(self) -> int:
+        return len(self._times)
 
     def add(self, seconds: float) -> None:
         """Note one."""
