@@ -60,6 +60,8 @@ class CommandIO:
         self._clock_stamp = 0
         self._heard: float | None = None
         self._on_expired = on_expired
+        self._alive = 0.0
+        self._longest_silence = max(contract.observation.max_age, 2.0 / settings.heartbeat_rate)
         self._held_since: float | None = None
         self._expired = ""
         self._timers: list[Timer] = []
@@ -112,6 +114,7 @@ class CommandIO:
     def start(self) -> None:
         """Start ticks and heartbeats; the gate stays closed until a new epoch runs."""
         node = self._node
+        self._alive = time.monotonic()
         self._timers = [
             node.create_timer(1.0 / self._settings.heartbeat_rate, self._on_beat, clock=node.steady_clock),
             node.create_timer(1.0, self._report, clock=node.steady_clock),
@@ -154,10 +157,19 @@ class CommandIO:
         return self._clock_stamp
 
     def _on_tick(self) -> None:
+        self._look_for_stop()
         self._lateness.add(self._now(), self._control.time_until_next_call())
         self._tick()
 
+    def _look_for_stop(self) -> None:
+        """Close the gate where this process was stopped: ROS time may stand still until the first /clock behind it."""
+        now, before = time.monotonic(), self._alive
+        self._alive = now
+        if now - before > self._longest_silence and isinstance(self.controller, TimedController):
+            self.controller.stopped(now - before)
+
     def _on_beat(self) -> None:
+        self._look_for_stop()
         beat = self._heartbeat
         beat.stamp = from_nanoseconds(self._now())
         beat.epoch = self.controller.gate.epoch
@@ -182,6 +194,7 @@ class CommandIO:
             self._on_expired()
 
     def _on_silence(self) -> None:
+        self._look_for_stop()
         self._watchdog.cancel()
         self.controller.heartbeat_lost()
 

@@ -39,6 +39,15 @@ class TimedController(Controller):
             self.late_chunks += self._waits_between and self.gate.open
         self._run_tick(now)
 
+    def stopped(self, seconds: float) -> None:
+        """Close the gate: this process did nothing for some time, of which ROS time need not know yet.
+
+        Where the arm is now is not known then, so it is told nothing.
+        """
+        if self.gate.open:
+            self._commanded = None
+            self._close(f"time: stopped for {seconds:.3f} s", fault=True)
+
     def measured(self, names: Sequence[str], positions: ArrayLike, stamp: int) -> None:
         """Take measured joints, unless newer ones have come; `stamp` in ns.
 

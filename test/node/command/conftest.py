@@ -74,10 +74,11 @@ class World:
     def simulate_time(self, start: int) -> None:
         """Publish a clock that begins at `start` ns and runs at half the speed of this machine's."""
         self.simulated = start
+        self.clock_runs = True
         clock = self.node.create_publisher(Clock, "/clock", qos.CLOCK)
 
         def advance() -> None:
-            self.simulated += 5_000_000
+            self.simulated += 5_000_000 * self.clock_runs
             clock.publish(Clock(clock=from_nanoseconds(self.simulated)))
 
         self._entities.append(self.node.create_timer(0.01, advance))

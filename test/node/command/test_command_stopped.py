@@ -77,6 +77,34 @@ def test_the_controller_stops_within_its_timeout_and_nothing_old_runs_when_the_n
         wait_until(lambda: world.gate.open)
 
 
+def test_a_stop_that_simulated_time_knows_nothing_of_closes_the_gate_and_a_pause_of_that_time_does_not(
+    start: Any, world: Any, contract: Path, wait_until: Any
+) -> None:
+    contract.write_text(contract.read_text().replace("heartbeat_timeout: 0.5", "heartbeat_timeout: 5.0"))
+    world.simulate_time(1000 * 1_000_000_000)
+    process = start(use_sim_time=True)
+    world.run(1)
+    wait_until(lambda: len(world.commands) > 5)
+    world.clock_runs = False
+    begun = time.monotonic()
+    wait_until(lambda: time.monotonic() - begun > 1.0)
+    count = len(world.commands)
+    world.clock_runs = True
+    wait_until(lambda: len(world.commands) > count + 3)
+    world.clock_runs = False
+    process.signal(signal.SIGSTOP)
+    begun = time.monotonic()
+    wait_until(lambda: time.monotonic() - begun > 1.0)
+    count = len(world.commands)
+    world.clock_runs = True
+    process.signal(signal.SIGCONT)
+    wait_until(lambda: not world.gate.open)
+    assert world.gate.reason.startswith("time: stopped for 1.")
+    ticks = len(world.ticks)
+    wait_until(lambda: len(world.ticks) > ticks + 3)
+    assert len(world.commands) == count
+
+
 def test_what_is_handed_over_is_bounded_and_a_hold_takes_its_place(
     start: Any, world: Any, contract: Path, wait_until: Any
 ) -> None:
