@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from flashrt_ros.models.reference.precision import wide
+
 
 class Attention:
     """Attention over a cache whose length is read from memory, and over whole tensors."""
@@ -42,7 +44,7 @@ class Attention:
 
     def norm_rope(self, x: Tensor, gain: Tensor, cos: Tensor, sin: Tensor, out: Tensor, eps: float) -> None:
         """Rotate gain * x / rms(x), the norm over each head."""
-        normed = F.rms_norm(x.float(), gain.shape, gain, eps).to(out.dtype)
+        normed = F.rms_norm(wide(x), gain.shape, gain, eps).to(out.dtype)
         self.rope(normed, cos, sin, out)
 
     def attend_cache(
@@ -68,7 +70,7 @@ class Attention:
         row = torch.arange(n, device=q.device)
         future = torch.arange(live - first, device=q.device) > row[:, None]
         scores.view(kv_heads, -1, n, live)[..., first:].masked_fill_(future, float("-inf"))
-        weights = torch.softmax(scores, dim=-1, dtype=torch.float32).to(q.dtype)
+        weights = torch.softmax(wide(scores), dim=-1).to(q.dtype)
         y = torch.bmm(weights, values[:live].transpose(0, 1)).view(kv_heads, -1, n, width)
         torch.mul(
             y.permute(2, 0, 1, 3),

@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from flashrt_ros.models.reference.precision import wide
+
 CHUNK = 64
 """Rows that one triangular system couples; longer stages are multiples of it."""
 
@@ -32,7 +34,7 @@ class DeltaRule:
     def delta_gates(self, b: Tensor, a: Tensor, a_log: Tensor, dt_bias: Tensor, beta: Tensor, g: Tensor) -> None:
         """Set beta = sigmoid(b) and the log decay g = -exp(a_log) * softplus(a + dt_bias), float32 [n, heads]."""
         beta.copy_(torch.sigmoid(b))
-        torch.mul(F.softplus(a.float() + dt_bias), -torch.exp(a_log.float()), out=g)
+        torch.mul(F.softplus(wide(a) + dt_bias), -torch.exp(wide(a_log)), out=g)
 
     def delta_rule(
         self, q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, state: Tensor, length: Tensor, out: Tensor
@@ -45,8 +47,8 @@ class DeltaRule:
         n, heads, _ = v.shape
         padding = (torch.arange(n, device=v.device) >= length)[:, None]
         beta, g = (t.masked_fill(padding, 0).t() for t in (beta, g))
-        k, v = (t.float().masked_fill(padding[..., None], 0) for t in (k, v))
-        q = _unit(q.float()) * q.shape[-1] ** -0.5
+        k, v = (wide(t).masked_fill(padding[..., None], 0) for t in (k, v))
+        q = _unit(wide(q)) * q.shape[-1] ** -0.5
         k, v = _unit(k).transpose(0, 1), v.transpose(0, 1)
         group = heads // k.shape[0]
         q, k = (t.repeat_interleave(group, dim=0) for t in (q.transpose(0, 1), k))

@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from flashrt_ros.models.reference.precision import wide
+
 Activation = Literal["gelu", "gelu_tanh", "relu", "silu"]
 
 _ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
@@ -66,12 +68,12 @@ class Dense:
 
     def norm(self, x: Tensor, gain: Tensor, out: Tensor, eps: float) -> None:
         """Set out = gain * x / rms(x) over the last dimension, in float32 and then cast; `out` may be x."""
-        out.copy_(F.rms_norm(x.float(), gain.shape, gain, eps))
+        out.copy_(F.rms_norm(wide(x), gain.shape, gain, eps))
 
     def gated_norm(self, x: Tensor, gain: Tensor, z: Tensor, out: Tensor, eps: float) -> None:
         """Set out = gain * (x / rms(x)) * silu(z) over the last dimension; the norm and the silu in float32."""
-        normed = F.rms_norm(x.float(), gain.shape, None, eps).to(gain.dtype)
-        out.copy_((gain * normed).float() * F.silu(z.float()))
+        normed = F.rms_norm(wide(x), gain.shape, None, eps).to(gain.dtype)
+        out.copy_(wide(gain * normed) * F.silu(wide(z)))
 
     def layer_norm(self, x: Tensor, gain: Tensor, bias: Tensor, out: Tensor, eps: float) -> None:
         """Set out = gain * (x - mean(x)) / sqrt(var(x) + eps) + bias over the last dimension."""
