@@ -93,6 +93,8 @@ __device__ void mix(const T* x, const T* w, T* state, const int64* length, T* ou
   let_next_start();
   Taps<T, VEC> taps;
   if (convolves) taps.read(w, channels, channel);
+  if (convolves && blockIdx.y == 0)
+    for (int j = 0; j < BEFORE; ++j) prefetch(state + int64(j) * channels + channel);
   wait_for_inputs();
   const int live = int(*length);
   if (convolves)
