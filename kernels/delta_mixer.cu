@@ -10,6 +10,7 @@
 //
 // A warp holds 8 columns of the state in registers: lane l has 4 of them, 4 (l % 2) on, and of those the DK / 16 rows
 // from l / 2 * (DK / 16) on. All is float32 between x and out. Rows from *length on are padding.
+#include "gate.cuh"
 #include "vector.cuh"
 
 constexpr int TAPS = 4, MOST_ROWS = 8, COLUMNS = 4, GROUPS = 16;
@@ -84,7 +85,7 @@ __device__ void delta_mixer(const T* x, const T* w, T* conv_state, const int64* 
     float y = 0.0f;
 #pragma unroll
     for (int tap = 0; tap < TAPS; ++tap) y += window[tap] * taps[tap];
-    if (thread < CHANNELS) channel.to[i * channel.pitch] = silu(y);
+    if (thread < CHANNELS) channel.to[i * channel.pitch] = silu_as<T>(y);
 #pragma unroll
     for (int tap = 0; tap < TAPS - 1; ++tap) window[tap] = window[tap + 1];
   }
@@ -144,7 +145,7 @@ __device__ void delta_mixer(const T* x, const T* w, T* conv_state, const int64* 
     for (int j = 0; j < PIECE; ++j) squares += y[j] * y[j];
     const float scale = 1.0f / sqrtf(warp_sum(squares) / DV + eps);
 #pragma unroll
-    for (int j = 0; j < PIECE; ++j) y[j] *= scale * factor[j] * silu(gate[j]);
+    for (int j = 0; j < PIECE; ++j) y[j] *= scale * factor[j] * silu_as<T>(gate[j]);
     store(out + (int64(warp) * heads + head) * DV + lane * PIECE, y);
   }
 }
