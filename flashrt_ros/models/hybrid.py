@@ -22,7 +22,7 @@ from flashrt_ros.models.observation import ModelObservation
 from flashrt_ros.models.ops import Ops
 from flashrt_ros.models.prompt import Encode, Prompt, read_encoder
 from flashrt_ros.models.qwen3_5_text import LENGTH, POSITION
-from flashrt_ros.runtime.backend import Stage
+from flashrt_ros.runtime.backend import Inputs, Stage
 from flashrt_ros.runtime.buffers import Buffer, BufferSet
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 from flashrt_ros.runtime.manifest import sha256
@@ -189,7 +189,7 @@ class Hybrid:
         """Encode the images and append their rows; `tokens` is the instruction in force."""
         segment = self.prompt.observe(tokens)
 
-        def fill(b: BufferSet) -> None:
+        def fill(b: Inputs) -> None:
             b["images"].copy_(torch.from_numpy(observation.images))
             b["proprio_input"].copy_(torch.from_numpy(observation.proprio))
 
@@ -207,7 +207,7 @@ class Hybrid:
         `key` and `act_index` are what the state `generator` holds; with its own values it is the chunk of `act`.
         """
 
-        def fill(b: BufferSet) -> None:
+        def fill(b: Inputs) -> None:
             b["sample_generator"].copy_(torch.tensor([key, act_index]))
 
         steps = [Step("denoise_step")] * self.config.head.steps
