@@ -106,9 +106,7 @@ class TextModel:
         """Scores of the next token, [n, vocab_size]."""
         ops.linear(hidden, b["embed_tokens" if self.config.tied else "lm_head"], out)
 
-    def _attention(
-        self, ops: Ops, b: BufferSet, w: Scope, layer: int, cos: Tensor, sin: Tensor, x: Tensor
-    ) -> None:
+    def _attention(self, ops: Ops, b: BufferSet, w: Scope, layer: int, cos: Tensor, sin: Tensor, x: Tensor) -> None:
         """Run x += W_o (sigmoid(gate) * attention(rope(norm(q)), rope(norm(k)), v)) of norm(x)."""
         c, n = self.config, x.shape[0]
         queries, rows = c.heads * c.head_dim, c.kv_heads * c.head_dim
