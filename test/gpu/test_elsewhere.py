@@ -77,7 +77,7 @@ def test_a_cpu_refuses_its_bytes_and_rebuilds_it_from_the_recipe(checkpoint: Pat
     session = Session(policy)
     writer = CapsuleWriter(tmp_path, 1 << 30, policy.plan.buffers, policy.manifest(), session.store.is_pinned)
     session.store.add(writer.read("saved", foreign=True).result(SECONDS))
-    with pytest.raises(FlashrtError, match="numerics.backend: expected cpu, found cuda") as refused:
+    with pytest.raises(FlashrtError, match=r"numerics\.backend: expected cpu, found cuda") as refused:
         session.restore("saved", Mode.EXACT)
     assert refused.value.code is ErrorCode.MANIFEST_MISMATCH
     report = session.restore("saved", Mode.EXACT, rebuild=True)

@@ -12,7 +12,7 @@ import torch
 
 from flashrt_ros.models.tiny import write_tiny_checkpoint
 from flashrt_ros.policy.loading import Policy, load_policy
-from flashrt_ros.policy.session import Chunk, Session
+from flashrt_ros.policy.session import Chunk, Mode, Session
 from flashrt_ros.tools.audit import audit, random_observation
 
 INSTRUCTION = "press the red button"
@@ -75,11 +75,11 @@ def test_memory_is_flat_and_bytes_are_equal_over_many_replays(policy: Policy) ->
     once, backend = session.digests(), policy.plan.backend
     free, replays, captures = torch.cuda.mem_get_info()[0], policy.plan.replays, backend.captures
     while policy.plan.replays < replays + REPLAYS:
-        session.restore("boundary")
+        session.restore("boundary", Mode.EXACT)
         session.act()
         session.snapshot("after")
-        session.rollback(1)
-        session.restore("after")
+        session.rollback(1, Mode.EXACT)
+        session.restore("after", Mode.EXACT)
         session.store.drop("after")
     assert session.digests() == once
     assert torch.cuda.mem_get_info()[0] == free
