@@ -53,7 +53,7 @@ class Hybrid:
             values: the checkpoint's config.json.
             checkpoint: its tensors.
             encode: its tokenizer, for the fixed text of prompts.
-            dtype: what the backbone computes in; the head computes in float32.
+            dtype: what the policy computes in; actions and their integration are float32.
         """
         self.config = read_config(dict(values))
         self.dtype = dtype
