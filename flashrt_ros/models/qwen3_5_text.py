@@ -89,16 +89,13 @@ class TextModel:
         cos, sin = (ops.scratch((x.shape[0], c.rotary_dim // 2), self.dtype) for _ in range(2))
         offsets = b[ROPE_OFFSETS][:, : x.shape[0]]
         ops.rope_table(b[POSITION], b[ROPE_DELTA], offsets, b["rope.frequency"], b["rope.axis"], cos, sin)
-        h = ops.scratch(tuple(x.shape), self.dtype)
         for layer, kind in enumerate(c.layer_types):
             w = Scope(b, f"text.{layer}.")
-            ops.norm(x, w["input_norm"], h, c.eps)
             if kind == FULL:
-                self._attention(ops, b, w, layer, h, cos, sin, x)
+                self._attention(ops, b, w, layer, cos, sin, x)
             else:
-                self._delta(ops, b, w, layer, h, x)
-            ops.norm(x, w["post_norm"], h, c.eps)
-            self._mlp(ops, w, h, x)
+                self._delta(ops, b, w, layer, x)
+            self._mlp(ops, w, x)
         ops.norm(x, b["final_norm"], x, c.eps)
 
     def advance(self, ops: Ops, b: BufferSet) -> None:
@@ -109,39 +106,35 @@ class TextModel:
         """Scores of the next token, [n, vocab_size]."""
         ops.linear(hidden, b["embed_tokens" if self.config.tied else "lm_head"], out)
 
-    def _attention(
-        self, ops: Ops, b: BufferSet, w: Scope, layer: int, h: Tensor, cos: Tensor, sin: Tensor, x: Tensor
-    ) -> None:
-        """Run x += W_o (sigmoid(gate) * attention(rope(norm(q)), rope(norm(k)), v))."""
-        c, n = self.config, h.shape[0]
+    def _attention(self, ops: Ops, b: BufferSet, w: Scope, layer: int, cos: Tensor, sin: Tensor, x: Tensor) -> None:
+        """Run x += W_o (sigmoid(gate) * attention(rope(norm(q)), rope(norm(k)), v)) of norm(x)."""
+        c, n = self.config, x.shape[0]
         queries, rows = c.heads * c.head_dim, c.kv_heads * c.head_dim
         qkv = ops.scratch((n, 2 * queries + 2 * rows), self.dtype)
-        ops.linear(h, w["qkv"], qkv)
+        ops.norm_linear(x, w["input_norm"], w["qkv"], qkv, c.eps)
         q_gate, key, value = qkv.split((2 * queries, rows, rows), dim=-1)
         q_gate = q_gate.unflatten(-1, (c.heads, 2 * c.head_dim))
         key, value = (part.unflatten(-1, (c.kv_heads, c.head_dim)) for part in (key, value))
         q = ops.scratch((n, c.heads, c.head_dim), self.dtype)
-        k = ops.scratch((n, c.kv_heads, c.head_dim), self.dtype)
-        ops.norm_rope(q_gate[..., : c.head_dim], w["q_norm"], cos, sin, q, c.eps)
-        ops.norm_rope(key, w["k_norm"], cos, sin, k, c.eps)
+        q_in, gate = q_gate.split(c.head_dim, dim=-1)
         keys, values = b[f"kv.{layer}.key"], b[f"kv.{layer}.value"]
-        ops.write_rows(k, b[POSITION], b[LENGTH], keys)
-        ops.write_rows(value, b[POSITION], b[LENGTH], values)
+        gains, cursors = (w["q_norm"], w["k_norm"]), (b[POSITION], b[LENGTH])
+        ops.rope_kv(q_in, key, value, *gains, cos, sin, *cursors, q, keys, values, c.eps)
         y = ops.scratch((n, queries), self.dtype)
-        ops.attend_cache(q, keys, values, b[POSITION], b[LENGTH], q_gate[..., c.head_dim :], y)
+        ops.attend_cache(q, keys, values, *cursors, gate, y)
         ops.linear(y, w["out"], x, add=x)
 
-    def _delta(self, ops: Ops, b: BufferSet, w: Scope, layer: int, h: Tensor, x: Tensor) -> None:
-        """Run x += W_o (norm(delta_rule(silu(conv(qkv)))) * silu(z))."""
-        c, n = self.config, h.shape[0]
+    def _delta(self, ops: Ops, b: BufferSet, w: Scope, layer: int, x: Tensor) -> None:
+        """Run x += W_o (norm(delta_rule(silu(conv(qkv)))) * silu(z)) of norm(x)."""
+        c, n = self.config, x.shape[0]
         widths = (c.conv_width, c.value_width, c.v_heads, c.v_heads)
         mixed = ops.scratch((n, sum(widths)), self.dtype)
-        ops.linear(h, w["in"], mixed)
+        ops.norm_linear(x, w["input_norm"], w["in"], mixed, c.eps)
         qkv_in, z, beta_in, decay_in = mixed.split(widths, dim=-1)
         qkv = ops.scratch((n, c.conv_width), self.dtype)
-        ops.causal_conv(qkv_in, w["conv"], b[f"conv.{layer}"], b[LENGTH], qkv)
         beta, g = (ops.scratch((n, c.v_heads), torch.float32) for _ in range(2))
-        ops.delta_gates(beta_in, decay_in, w["a_log"], w["dt_bias"], beta, g)
+        conv = (qkv_in, w["conv"], b[f"conv.{layer}"], b[LENGTH], qkv)
+        ops.conv_gates(*conv, beta_in, decay_in, w["a_log"], w["dt_bias"], beta, g)
         q, k, v = qkv.split((c.key_width, c.key_width, c.value_width), dim=-1)
         q, k = (part.unflatten(-1, (c.k_heads, c.k_dim)) for part in (q, k))
         y = ops.scratch((n, c.v_heads, c.v_dim), self.dtype)
@@ -149,12 +142,10 @@ class TextModel:
         ops.gated_norm(y, w["norm"], z.unflatten(-1, (c.v_heads, c.v_dim)), y, c.eps)
         ops.linear(y.view(n, c.value_width), w["out"], x, add=x)
 
-    def _mlp(self, ops: Ops, w: Scope, h: Tensor, x: Tensor) -> None:
-        """Run x += W_down (silu(W_gate h) * W_up h)."""
-        n, width = h.shape[0], self.config.intermediate_size
-        gate_up, y = ops.scratch((n, 2 * width), self.dtype), ops.scratch((n, width), self.dtype)
-        ops.linear(h, w["gate_up"], gate_up)
-        ops.silu_product(gate_up, y)
+    def _mlp(self, ops: Ops, w: Scope, x: Tensor) -> None:
+        """Run x += W_down (silu(W_gate h) * W_up h), h = norm(x)."""
+        y = ops.scratch((x.shape[0], self.config.intermediate_size), self.dtype)
+        ops.norm_gated_linear(x, w["post_norm"], w["gate_up"], y, self.config.eps)
         ops.linear(y, w["down"], x, add=x)
 
 
