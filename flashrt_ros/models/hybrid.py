@@ -53,7 +53,7 @@ class Hybrid:
             values: the checkpoint's config.json.
             checkpoint: its tensors.
             encode: its tokenizer, for the fixed text of prompts.
-            dtype: what the backbone computes in; the head computes in float32.
+            dtype: what the policy computes in; actions and their integration are float32.
         """
         self.config = read_config(dict(values))
         self.dtype = dtype
@@ -148,13 +148,10 @@ class Hybrid:
         if self.config.layout == "starvla":
             text.restart(ops, b, b[RESTART])
         x = ops.scratch((n, self.config.text.hidden_size), self.dtype)
-        ops.embed(b[TOKENS][:n], b["embed_tokens"], length, x)
-        ops.replace_rows(b[IMAGE_ROWS][:n], b["image_embeds"], x)
+        ops.embed_rows(b[TOKENS][:n], b["embed_tokens"], length, b[IMAGE_ROWS][:n], b["image_embeds"], x)
         text.append(ops, b, x)
-        ops.check_finite(x, b[FAULT], _HIDDEN, rows=length)
         start = b[POSITION] if self.config.condition == "all" else b[SEGMENT_START]
-        ops.write_rows(x, start, length, b["condition"])
-        ops.set_sum(start, length, b["condition_rows"])
+        ops.append_rows(x, b[FAULT], _HIDDEN, start, length, b["condition"], b["condition_rows"])
         text.advance(ops, b)
 
     def _denoise_begin(self, ops: Ops, b: BufferSet, generator: str) -> None:
@@ -165,14 +162,10 @@ class Hybrid:
     def _denoise_step(self, ops: Ops, b: BufferSet) -> None:
         actions, velocity = b["actions"], b["head.velocity"]
         self._modules.head.velocity(ops, b, actions, b["step"], b["condition_rows"], velocity)
-        ops.euler(actions, velocity, 1.0 / self.config.head.steps, actions)
-        ops.increment(b["step"])
+        ops.euler_step(actions, velocity, 1.0 / self.config.head.steps, b["step"])
 
     def _denoise_end(self, ops: Ops, b: BufferSet) -> None:
-        ops.check_finite(b["actions"], b[FAULT], _ACTIONS)
-        ops.copy(b["chunk"], b["previous_chunk"])
-        ops.copy(b["actions"], b["chunk"])
-        ops.increment(b["generator"][1:])
+        ops.renew_chunk(b["actions"], b[FAULT], _ACTIONS, b["chunk"], b["previous_chunk"], b["generator"][1:])
 
     def _sample_end(self, ops: Ops, b: BufferSet) -> None:
         ops.check_finite(b["actions"], b[FAULT], _ACTIONS)

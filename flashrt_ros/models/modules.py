@@ -23,7 +23,7 @@ _HEAD = "lm_head.weight"
 
 @dataclass(frozen=True, slots=True)
 class Modules:
-    """Visual tower, language model and action head. The head computes in float32, as it does in training."""
+    """Visual tower, language model and action head."""
 
     vision: VisionModel
     text: TextModel
@@ -31,11 +31,11 @@ class Modules:
 
     @classmethod
     def build(cls, c: HybridConfig, dtype: torch.dtype = torch.float32) -> Modules:
-        """The modules of a config, whose backbone computes in `dtype`."""
+        """The modules of a config, which compute in `dtype`."""
         return cls(
             VisionModel(c.vision, len(c.views), c.grid, dtype),
             TextModel(c.text, dtype, c.capacity),
-            ActionHead(c.head, c.condition_capacity, torch.float32),
+            ActionHead(c.head, c.condition_capacity, dtype),
         )
 
     def buffers(self) -> list[Buffer]:

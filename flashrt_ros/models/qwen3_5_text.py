@@ -106,9 +106,7 @@ class TextModel:
         """Scores of the next token, [n, vocab_size]."""
         ops.linear(hidden, b["embed_tokens" if self.config.tied else "lm_head"], out)
 
-    def _attention(
-        self, ops: Ops, b: BufferSet, w: Scope, layer: int, cos: Tensor, sin: Tensor, x: Tensor
-    ) -> None:
+    def _attention(self, ops: Ops, b: BufferSet, w: Scope, layer: int, cos: Tensor, sin: Tensor, x: Tensor) -> None:
         """Run x += W_o (sigmoid(gate) * attention(rope(norm(q)), rope(norm(k)), v)) of norm(x)."""
         c, n = self.config, x.shape[0]
         queries, rows = c.heads * c.head_dim, c.kv_heads * c.head_dim
@@ -118,14 +116,12 @@ class TextModel:
         q_gate = q_gate.unflatten(-1, (c.heads, 2 * c.head_dim))
         key, value = (part.unflatten(-1, (c.kv_heads, c.head_dim)) for part in (key, value))
         q = ops.scratch((n, c.heads, c.head_dim), self.dtype)
-        k = ops.scratch((n, c.kv_heads, c.head_dim), self.dtype)
-        ops.norm_rope(q_gate[..., : c.head_dim], w["q_norm"], cos, sin, q, c.eps)
-        ops.norm_rope(key, w["k_norm"], cos, sin, k, c.eps)
+        q_in, gate = q_gate.split(c.head_dim, dim=-1)
         keys, values = b[f"kv.{layer}.key"], b[f"kv.{layer}.value"]
-        ops.write_rows(k, b[POSITION], b[LENGTH], keys)
-        ops.write_rows(value, b[POSITION], b[LENGTH], values)
+        gains, cursors = (w["q_norm"], w["k_norm"]), (b[POSITION], b[LENGTH])
+        ops.rope_kv(q_in, key, value, *gains, cos, sin, *cursors, q, keys, values, c.eps)
         y = ops.scratch((n, queries), self.dtype)
-        ops.attend_cache(q, keys, values, b[POSITION], b[LENGTH], q_gate[..., c.head_dim :], y)
+        ops.attend_cache(q, keys, values, *cursors, gate, y)
         ops.linear(y, w["out"], x, add=x)
 
     def _delta(self, ops: Ops, b: BufferSet, w: Scope, layer: int, x: Tensor) -> None:
@@ -136,9 +132,9 @@ class TextModel:
         ops.norm_linear(x, w["input_norm"], w["in"], mixed, c.eps)
         qkv_in, z, beta_in, decay_in = mixed.split(widths, dim=-1)
         qkv = ops.scratch((n, c.conv_width), self.dtype)
-        ops.causal_conv(qkv_in, w["conv"], b[f"conv.{layer}"], b[LENGTH], qkv)
         beta, g = (ops.scratch((n, c.v_heads), torch.float32) for _ in range(2))
-        ops.delta_gates(beta_in, decay_in, w["a_log"], w["dt_bias"], beta, g)
+        conv = (qkv_in, w["conv"], b[f"conv.{layer}"], b[LENGTH], qkv)
+        ops.conv_gates(*conv, beta_in, decay_in, w["a_log"], w["dt_bias"], beta, g)
         q, k, v = qkv.split((c.key_width, c.key_width, c.value_width), dim=-1)
         q, k = (part.unflatten(-1, (c.k_heads, c.k_dim)) for part in (q, k))
         y = ops.scratch((n, c.v_heads, c.v_dim), self.dtype)

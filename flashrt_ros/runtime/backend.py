@@ -65,6 +65,9 @@ class Backend(Protocol):
     def fill(self, buffers: BufferSet, write: Callable[[Inputs], None]) -> None:
         """Let `write` set input buffers, for the stage that is replayed next."""
 
+    def scratch(self) -> list[torch.Tensor]:
+        """Memory, apart from buffers, that stages use while they run, as uint8."""
+
     def save(self, buffers: BufferSet, ranges: Sequence[Range]) -> Saved:
         """Copy ranges out of the state arenas."""
 
@@ -108,6 +111,10 @@ class CpuBackend:
     def fill(self, buffers: BufferSet, write: Callable[[Inputs], None]) -> None:
         """Let `write` set the input buffers themselves: nothing runs meanwhile."""
         write(buffers)
+
+    def scratch(self) -> list[torch.Tensor]:
+        """None: torch takes it anew for each stage."""
+        return []
 
     def save(self, buffers: BufferSet, ranges: Sequence[Range]) -> Saved:
         """Copy ranges out of the state arenas."""

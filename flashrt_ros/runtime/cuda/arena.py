@@ -23,15 +23,15 @@ class Block:
     """A stretch of an arena, which torch takes for an array of bytes."""
 
     def __init__(self, arena: Arena, offset: int, nbytes: int) -> None:
-        self._arena, self._offset, self._nbytes = arena, offset, nbytes
+        self._arena, self.offset, self.nbytes = arena, offset, nbytes
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        address = self._arena.address + self._offset
-        return {"shape": (self._nbytes,), "typestr": "|u1", "data": (address, False), "version": 3, "stream": None}
+        address = self._arena.address + self.offset
+        return {"shape": (self.nbytes,), "typestr": "|u1", "data": (address, False), "version": 3, "stream": None}
 
     def __del__(self) -> None:
-        self._arena.release(self._offset, self._nbytes)
+        self._arena.release(self.offset, self.nbytes)
 
 
 class Arena:
@@ -55,11 +55,12 @@ class Arena:
             ArenaFullError: nothing free is long enough.
         """
         wanted = math.prod(shape) * dtype.itemsize
-        block = self._take(max(wanted, 1))
+        block = self.block(max(wanted, 1))
         flat = torch.as_tensor(block, device="cuda")[:wanted]
         return flat.view(dtype).view(shape)
 
-    def _take(self, nbytes: int) -> Block:
+    def block(self, nbytes: int) -> Block:
+        """The first free stretch that is long enough; its length is rounded up. Raises ArenaFullError."""
         size = -(-nbytes // ALIGNMENT) * ALIGNMENT
         with self._lock:
             self._join_returned()

@@ -71,6 +71,7 @@ class CudaBackend:
         self._stager: InputStager | None = None
         self._fence = check(driver.cuEventCreate(driver.CUevent_flags.CU_EVENT_DISABLE_TIMING), "making an event")
         self._kernels: dict[str, str] = {}
+        self._scratch: list[torch.Tensor] = []
 
     def _make_tiers(self, device_bytes: int, host_bytes: int) -> dict[str, Arena]:
         if self.device.properties.integrated:
@@ -106,7 +107,9 @@ class CudaBackend:
             self._run(stage, buffers, spare)
             self.device.synchronize(f"in stage {stage.name}")
         self.device.free(spare.address)
-        scratch = Arena(self.device.allocate(max(spare.peak, 1), "scratch"), spare.peak)
+        nbytes = max(spare.peak, ALIGNMENT)
+        scratch = Arena(self.device.allocate(nbytes, "scratch"), nbytes)
+        self._scratch = [Arena(scratch.address, nbytes).take((nbytes,), torch.uint8)]
         replays = {stage.name: self._capture(stage, buffers, scratch) for stage in stages}
         for spec in buffers.of_kind("state", "output"):
             buffers[spec.name].zero_()
@@ -140,6 +143,10 @@ class CudaBackend:
                 self._lose(f"stage {stage.name} does not launch: {describe(status)}")
 
         return replay
+
+    def scratch(self) -> list[torch.Tensor]:
+        """What every stage's temporaries lie in."""
+        return self._scratch
 
     def save(self, buffers: BufferSet, ranges: Sequence[Range]) -> Saved:
         """Copy ranges out of the state arenas: device ranges in stream order, host ranges now.
