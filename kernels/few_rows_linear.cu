@@ -9,13 +9,12 @@
 //
 // Weight rows are the rows of the m16n8k16 products, so that n is padded to 8 alone. A block takes some tiles of 16
 // weight rows, one behind the other; its warps share out k. Every lane copies the very weights that it multiplies
-// into a ring of its own in shared memory, so no barrier stands between memory and arithmetic: of a piece of 64
-// columns, lane (g, t) owns columns 8t..8t+7 and 32+8t..32+8t+7 of rows g and g + 8. Columns may be permuted in a
-// sum, if x is permuted alike: the four pairs of those 16 bytes are what two m16n8k16 products want of that lane.
-// Warps' sums are added in the order of the warps.
+// (async_copy.cuh) into a ring of its own in shared memory, so no barrier stands between memory and arithmetic. Warps'
+// sums are added in the order of the warps.
 //
 // The norm is a scale of the finished sum: x * gain is rounded, 1 / rms(x) multiplies the product.
 // Grid: any number of blocks, 256 threads; dynamic shared memory: WARPS * SLOTS * SLOT_BYTES = 64 KiB.
+#include "async_copy.cuh"
 #include "linear.cuh"
 
 constexpr int WARPS = 8, THREADS = WARPS * WARP;
@@ -24,29 +23,10 @@ constexpr int SLOT_BYTES = 16 * PIECE * 2;   // 16 rows of them
 constexpr int SLOTS = 4;
 constexpr int PAD = 20;                      // floats between columns of sums: lanes meet in no bank
 
-__device__ inline void copy_async(unsigned shared, const void* global, int bytes) {
-  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared), "l"(global), "r"(bytes) : "memory");
-}
-__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int N> __device__ inline void wait_for_copies() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
-
-__device__ inline uint4 load_shared(unsigned address) {
-  uint4 v;
-  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(address) : "memory");
-  return v;
-}
-
-__device__ inline void multiply(float (&sum)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-
 // The weights of one block: tiles first..last, and of each the columns of this warp, as a sequence of pieces.
 struct Stream {
   const bf16* w;
-  unsigned ring;        // this lane's first 16 bytes of its warp's ring
+  unsigned char* ring;  // this lane's first 16 bytes of its warp's ring
   int m, k, up;         // up: rows between a gate row and its up row, 0 if nothing is gated
   int tile, last, piece, begin, end;
 
@@ -66,7 +46,7 @@ struct Stream {
           const int column = piece * PIECE + half * 32 + t * 8;
           const bool inside = column < k;
           copy_async(ring + slot * SLOT_BYTES + (i * 2 + half) * 512, w + (int64)row(i) * k + (inside ? column : 0),
-                     inside ? 16 : 0);
+                     inside);
         }
       if (++piece == end) piece = begin, tile++;
     }
@@ -98,7 +78,7 @@ __device__ void few_rows(const bf16* x, const float* gain, const bf16* w, const 
   const int height = GATED ? 8 : 16, tiles = (m + height - 1) / height, pieces = (k + PIECE - 1) / PIECE;
   Stream stream;
   stream.w = w, stream.m = m, stream.k = k, stream.up = GATED ? m : 0;
-  stream.ring = static_cast<unsigned>(__cvta_generic_to_shared(ring)) + warp * SLOTS * SLOT_BYTES + lane * 16;
+  stream.ring = ring + warp * SLOTS * SLOT_BYTES + lane * 16;
   stream.begin = stream.piece = warp * pieces / WARPS, stream.end = (warp + 1) * pieces / WARPS;
   const int first = static_cast<int>((int64)blockIdx.x * tiles / gridDim.x);
   const int last = static_cast<int>((int64)(blockIdx.x + 1) * tiles / gridDim.x);
@@ -117,7 +97,7 @@ __device__ void few_rows(const bf16* x, const float* gain, const bf16* w, const 
       wait_for_copies<SLOTS - 2>();
       uint4 a[2][2];
 #pragma unroll
-      for (int i = 0; i < 4; i++) a[i / 2][i % 2] = load_shared(stream.ring + slot * SLOT_BYTES + i * 512);
+      for (int i = 0; i < 4; i++) a[i / 2][i % 2] = load16(stream.ring + slot * SLOT_BYTES + i * 512);
       stream.issue(next);
       next = slot, slot = slot + 1 == SLOTS ? 0 : slot + 1;
 #pragma unroll
@@ -137,10 +117,7 @@ __device__ void few_rows(const bf16* x, const float* gain, const bf16* w, const 
           }
         }
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-          multiply(sum[j], a[0][half].x, a[1][half].x, a[0][half].y, a[1][half].y, b[half].x, b[half].y);
-          multiply(sum[j], a[0][half].z, a[1][half].z, a[0][half].w, a[1][half].w, b[half].z, b[half].w);
-        }
+        for (int half = 0; half < 2; half++) multiply(sum[j], a[0][half], a[1][half], b[half]);
       }
     }
     float(&mine)[WARPS][SUMS] = sums[tile % 2];
