@@ -64,7 +64,9 @@ __device__ void attend(const bf16* q, const bf16* all_keys, const bf16* all_valu
         for (int j = 0; j < 4; ++j)
           if (key + i * 8 + j % 2 >= live) s[i][j] = -CUDART_INF_F;
     }
-    rows.template weigh<KEYS>(s);
+    float shrink[2];
+    rows.template weigh<KEYS>(s, shrink);
+    rows.rescale(shrink);
     rows.template add<KEYS>(s, values + tile % 2 * TILE + key_warp * KEYS * pitch<D>());
     __syncthreads();
   }

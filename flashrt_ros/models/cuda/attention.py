@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -13,6 +15,20 @@ _KEY_TILE = 64
 _PLAIN_THREADS, _PLAIN_WIDTH = 256, 256
 _CACHE_WIDTHS, _WIDTHS = (64, 128, 256), (32, 48, 64, 80, 128)
 """Head sizes that there are bfloat16 kernels for; others are padded to the next."""
+_HOPPER_FROM = 64
+"""Up to so many packed rows a tile of 128 would be half empty or worse."""
+
+
+@dataclass(frozen=True, slots=True)
+class _CacheKernel:
+    """A kernel of attend_cache: rows of its tile, threads, bytes of shared memory, blocks on a multiprocessor."""
+
+    source: str
+    name: str
+    rows: int
+    threads: int
+    shared: int
+    blocks: int
 
 
 class CudaAttend(CudaBase):
@@ -40,23 +56,23 @@ class CudaAttend(CudaBase):
             tensors = (q, keys, values, position, length, gate, out)
             self.cuda.launch("attend_cache", "attend_cache_f32", (n, heads), _PLAIN_THREADS, *tensors, *sizes)
             return
-        padded = _padded("attend_cache", width, _CACHE_WIDTHS)
         packed = n * heads // kv_heads
-        kind, tile = ("few_", 16) if packed <= 16 else ("", 64)
-        tiles = -(-packed // tile)
-        splits = self._splits(tiles * kv_heads, keys.shape[0])
+        kernel = self._cache_kernel(packed, width)
+        tiles = -(-packed // kernel.rows)
+        resident = kernel.blocks * self.cuda.multiprocessors
+        splits = max(1, min(resident // (tiles * kv_heads), -(-keys.shape[0] // _KEY_TILE)))
         parts = stats = None
         if splits > 1:
             parts = self.scratch((kv_heads * packed * splits, width), torch.float32)
             stats = self.scratch((kv_heads * packed * splits, 2), torch.float32)
         self.cuda.launch(
-            "attend_cache",
-            f"attend_cache_{kind}bf16_d{padded}",
+            kernel.source,
+            kernel.name,
             (tiles, kv_heads, splits),
-            128,
+            kernel.threads,
             *(q, keys, values, position, length, gate, out, parts, stats),
             *(n, *sizes, splits),
-            shared=(2 * _KEY_TILE + tile) * (padded + 8) * 2,
+            shared=kernel.shared,
         )
         if splits > 1:
             self.cuda.launch(
@@ -65,12 +81,17 @@ class CudaAttend(CudaBase):
                 (packed, kv_heads),
                 (width // 4, 4),
                 *(position, length, gate, out, parts, stats),
-                *(n, *sizes, splits, tile),
+                *(n, *sizes, splits, kernel.rows),
             )
 
-    def _splits(self, blocks: int, rows: int) -> int:
-        """In how many parts to split the keys so that two blocks run on each multiprocessor."""
-        return max(1, min(2 * self.cuda.multiprocessors // blocks, -(-rows // _KEY_TILE)))
+    def _cache_kernel(self, packed: int, width: int) -> _CacheKernel:
+        """Which kernel takes so many rows (those of a key-value head's queries together) of a head size."""
+        if packed > _HOPPER_FROM and width == 256 and self.cuda.capability == (9, 0):
+            return _CacheKernel("attend_cache_hopper", "attend_cache_hopper_bf16_d256", 128, 256, 192 << 10, 1)
+        padded = _padded("attend_cache", width, _CACHE_WIDTHS)
+        kind, rows = ("few_", 16) if packed <= 16 else ("", 64)
+        shared = (2 * _KEY_TILE + rows) * (padded + 8) * 2
+        return _CacheKernel("attend_cache", f"attend_cache_{kind}bf16_d{padded}", rows, 128, shared, 2)
 
     def attend(self, q: Tensor, keys: Tensor, values: Tensor, out: Tensor, rows: Tensor | None = None) -> None:
         """See Attention.attend."""
