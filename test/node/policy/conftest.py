@@ -137,7 +137,7 @@ class Arm:
         for view, publisher in self._views.items():
             if view in self.absent:
                 continue
-            random = np.random.default_rng([stamp // PERIOD, len(view)])
+            random = np.random.default_rng([stamp // PERIOD, *view.encode()])
             image = Image(height=96, width=96, encoding=self.encoding, step=96 * channels)
             image.data = array("B", random.integers(0, 255, 96 * 96 * channels, np.uint8).tobytes())
             image.header.stamp = from_nanoseconds(self.frozen.get(view, stamp))
@@ -328,13 +328,14 @@ class Process:
     def output(self) -> str:
         return self._log.read_text(errors="replace")
 
-    def says(self, text: str, timeout: float = 40.0) -> None:
+    def says(self, text: str, timeout: float = 40.0, after: int = 0) -> None:
+        """Wait until it has printed a text behind its first `after` characters."""
         wait(
-            lambda: text in self.output or self.process.poll() is not None,
+            lambda: text in self.output[after:] or self.process.poll() is not None,
             timeout,
-            lambda: f"{text!r} in {self.output}",
+            lambda: f"{text!r} in {self.output[after:]}",
         )
-        assert text in self.output, self.output
+        assert text in self.output[after:], self.output
 
     def end(self) -> None:
         """End it, so that its peers see it leave."""
@@ -458,6 +459,15 @@ def policy(
         yield process
     finally:
         process.end()
+
+
+@pytest.fixture(scope="module")
+def unconfigured(spun: Node, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    """A policy_node that the tests of a module share and configure."""
+    folder = tmp_path_factory.mktemp("policy")
+    process = Process(folder / "log", capsule_folder=folder / "capsules")
+    yield process
+    process.end()
 
 
 @pytest.fixture
