@@ -39,12 +39,6 @@ class Contract:
     lockstep: Lockstep | None
     controller_timeout: float = 0.0
 
-    def fingerprint(self) -> str:
-        """Return a SHA-256 of everything that the file says, independent of its layout and place."""
-        said = asdict(self)
-        del said["file"]
-        return _digest(said)
-
     def manifest(self) -> dict[str, str]:
         """Return what gives the numbers in an execution state their meaning: names, fields, units, slice.
 

@@ -86,15 +86,20 @@ class Arm:
         self._executed = node.create_publisher(msg.Executed, "command/executed", qos.EXECUTED)
         self._beat = node.create_publisher(msg.Heartbeat, "command/heartbeat", qos.HEARTBEAT)
         self._joints = node.create_publisher(JointState, "joint_states", 10)
-        self._views = {
-            view: node.create_publisher(Image, f"camera/{view}/image_raw", 10) for view in ("front", "wrist")
-        }
+        self._views: dict[str, Any] = {}
+        self.find_cameras(("front", "wrist"))
         node.create_subscription(msg.PolicyState, "policy/state", self._on_state, qos.LATCHED)
         node.create_subscription(msg.ActionChunk, "policy/action_chunk", self._on_chunk, qos.CHUNK)
         node.create_subscription(msg.Heartbeat, "policy/heartbeat", self._on_beat, qos.HEARTBEAT)
         self.heartbeat = node.create_timer(0.1, lambda: self._beat.publish(msg.Heartbeat()))
         node.create_timer(0.2, self._repeat)
         self.close("inactive")
+
+    def find_cameras(self, order: tuple[str, ...]) -> None:
+        """Let the cameras come, and their images, one after the other."""
+        for publisher in self._views.values():
+            self.node.destroy_publisher(publisher)
+        self._views = {view: self.node.create_publisher(Image, f"camera/{view}/image_raw", 10) for view in order}
 
     def close(self, reason: str, enabled: bool = True) -> None:
         """Close the gate and say why."""
