@@ -8,6 +8,9 @@ mixers are those of Gated Delta Networks (arXiv 2412.06464) and gated attention 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -18,6 +21,36 @@ from flashrt_ros.runtime.buffers import Buffer, BufferSet
 
 POSITION, ROPE_DELTA, LENGTH = "position", "rope_delta", "length"
 ROPE_OFFSETS, ROPE_LENGTH = "rope_offsets", "rope_length"
+
+
+Angles = tuple[Tensor, Tensor]
+"""Cosines and sines [n, rotary_dim / 2] of the rotary angles of some rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """Where the rows of a stage stand in a layer's KV, [rows, kv_heads, head_dim].
+
+    `length` rows are written from `position` on (int64 [1]); those before `first` are never read.
+    """
+
+    keys: Tensor
+    values: Tensor
+    position: Tensor
+    length: Tensor
+    first: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """What moves a linear layer's states past some rows: the inputs of its convolution and of its delta rule."""
+
+    layer: int
+    qkv_in: Tensor
+    k: Tensor
+    v: Tensor
+    beta: Tensor
+    g: Tensor
 
 
 class TextModel:
@@ -80,26 +113,35 @@ class TextModel:
             names += [] if kind == FULL else [f"recurrent.{layer}", f"conv.{layer}"]
         ops.clear_if(flag, [b[name] for name in names])
 
-    def append(self, ops: Ops, b: BufferSet, x: Tensor) -> None:
+    def angles(self, ops: Ops, b: BufferSet, position: Tensor, n: int) -> Angles:
+        """Rotary angles of the `n` rows from `position` (int64 [1]) on, as the input of rotary offsets places them."""
+        half = self.config.rotary_dim // 2
+        cos, sin = (ops.scratch((n, half), self.dtype) for _ in range(2))
+        offsets = b[ROPE_OFFSETS][:, :n]
+        ops.rope_table(position, b[ROPE_DELTA], offsets, b["rope.frequency"], b["rope.axis"], cos, sin)
+        return cos, sin
+
+    def append(self, ops: Ops, b: BufferSet, x: Tensor, angles: Angles) -> None:
         """Turn embeddings x [n, hidden] into normed hidden states, in place; rows below `length` enter the context.
 
         The cursors are left where they are: `advance` ends the stage.
         """
-        c = self.config
-        cos, sin = (ops.scratch((x.shape[0], c.rotary_dim // 2), self.dtype) for _ in range(2))
-        offsets = b[ROPE_OFFSETS][:, : x.shape[0]]
-        ops.rope_table(b[POSITION], b[ROPE_DELTA], offsets, b["rope.frequency"], b["rope.axis"], cos, sin)
-        h = ops.scratch(tuple(x.shape), self.dtype)
-        for layer, kind in enumerate(c.layer_types):
-            w = Scope(b, f"text.{layer}.")
-            ops.norm(x, w["input_norm"], h, c.eps)
-            if kind == FULL:
-                self._attention(ops, b, w, layer, h, cos, sin, x)
-            else:
-                self._delta(ops, b, w, layer, h, x)
-            ops.norm(x, w["post_norm"], h, c.eps)
-            self._mlp(ops, w, h, x)
-        ops.norm(x, b["final_norm"], x, c.eps)
+        self._run(ops, b, x, angles, None)
+
+    def offer(self, ops: Ops, b: BufferSet, x: Tensor, angles: Angles) -> list[Offered]:
+        """Do the same for rows of which only the first may enter: `keep` and `advance` take in those that hold.
+
+        n is small. Until then the state is as it was, but for KV rows behind the cursor.
+        """
+        offered: list[Offered] = []
+        self._run(ops, b, x, angles, offered)
+        return offered
+
+    def keep(self, ops: Ops, b: BufferSet, offered: Sequence[Offered], accepted: Tensor) -> None:
+        """Move the recurrent and conv states past the first `accepted` (int64 [1]) of the rows offered."""
+        for rows in offered:
+            ops.keep_conv(rows.qkv_in, b[f"conv.{rows.layer}"], accepted)
+            ops.keep_delta(rows.k, rows.v, rows.beta, rows.g, b[f"recurrent.{rows.layer}"], accepted)
 
     def advance(self, ops: Ops, b: BufferSet) -> None:
         """Move the cursors past the rows of this stage."""
@@ -109,53 +151,77 @@ class TextModel:
         """Scores of the next token, [n, vocab_size]."""
         ops.linear(hidden, b["embed_tokens" if self.config.tied else "lm_head"], out)
 
-    def _attention(
-        self, ops: Ops, b: BufferSet, w: Scope, layer: int, h: Tensor, cos: Tensor, sin: Tensor, x: Tensor
-    ) -> None:
-        """Run x += W_o (sigmoid(gate) * attention(rope(norm(q)), rope(norm(k)), v))."""
-        c, n = self.config, h.shape[0]
-        queries, rows = c.heads * c.head_dim, c.kv_heads * c.head_dim
-        qkv = ops.scratch((n, 2 * queries + 2 * rows), self.dtype)
-        ops.linear(h, w["qkv"], qkv)
-        q_gate, key, value = qkv.split((2 * queries, rows, rows), dim=-1)
-        q_gate = q_gate.unflatten(-1, (c.heads, 2 * c.head_dim))
-        key, value = (part.unflatten(-1, (c.kv_heads, c.head_dim)) for part in (key, value))
-        q = ops.scratch((n, c.heads, c.head_dim), self.dtype)
-        k = ops.scratch((n, c.kv_heads, c.head_dim), self.dtype)
-        ops.norm_rope(q_gate[..., : c.head_dim], w["q_norm"], cos, sin, q, c.eps)
-        ops.norm_rope(key, w["k_norm"], cos, sin, k, c.eps)
-        keys, values = b[f"kv.{layer}.key"], b[f"kv.{layer}.value"]
-        ops.write_rows(k, b[POSITION], b[LENGTH], keys)
-        ops.write_rows(value, b[POSITION], b[LENGTH], values)
-        y = ops.scratch((n, queries), self.dtype)
-        ops.attend_cache(q, keys, values, b[POSITION], b[LENGTH], q_gate[..., c.head_dim :], y)
-        ops.linear(y, w["out"], x, add=x)
+    def _run(self, ops: Ops, b: BufferSet, x: Tensor, angles: Angles, offered: list[Offered] | None) -> None:
+        c = self.config
+        h = ops.scratch(tuple(x.shape), self.dtype)
+        for layer, kind in enumerate(c.layer_types):
+            w = Scope(b, f"text.{layer}.")
+            ops.norm(x, w["input_norm"], h, c.eps)
+            if kind == FULL:
+                cache = Cache(b[f"kv.{layer}.key"], b[f"kv.{layer}.value"], b[POSITION], b[LENGTH])
+                attention(ops, c, w, h, x, angles, cache)
+            else:
+                self._delta(ops, b, w, layer, h, x, offered)
+            ops.norm(x, w["post_norm"], h, c.eps)
+            mlp(ops, c, w, h, x)
+        ops.norm(x, b["final_norm"], x, c.eps)
 
-    def _delta(self, ops: Ops, b: BufferSet, w: Scope, layer: int, h: Tensor, x: Tensor) -> None:
-        """Run x += W_o (norm(delta_rule(silu(conv(qkv)))) * silu(z))."""
+    def _delta(
+        self, ops: Ops, b: BufferSet, w: Scope, layer: int, h: Tensor, x: Tensor, offered: list[Offered] | None
+    ) -> None:
+        """Run x += W_o (norm(delta_rule(silu(conv(qkv)))) * silu(z)); with `offered` the states stay, and it grows."""
         c, n = self.config, h.shape[0]
+        conv, recurrent = b[f"conv.{layer}"], b[f"recurrent.{layer}"]
         widths = (c.conv_width, c.value_width, c.v_heads, c.v_heads)
         mixed = ops.scratch((n, sum(widths)), self.dtype)
         ops.linear(h, w["in"], mixed)
         qkv_in, z, beta_in, decay_in = mixed.split(widths, dim=-1)
         qkv = ops.scratch((n, c.conv_width), self.dtype)
-        ops.causal_conv(qkv_in, w["conv"], b[f"conv.{layer}"], b[LENGTH], qkv)
         beta, g = (ops.scratch((n, c.v_heads), torch.float32) for _ in range(2))
         ops.delta_gates(beta_in, decay_in, w["a_log"], w["dt_bias"], beta, g)
         q, k, v = qkv.split((c.key_width, c.key_width, c.value_width), dim=-1)
         q, k = (part.unflatten(-1, (c.k_heads, c.k_dim)) for part in (q, k))
+        v = v.unflatten(-1, (c.v_heads, c.v_dim))
         y = ops.scratch((n, c.v_heads, c.v_dim), self.dtype)
-        ops.delta_rule(q, k, v.unflatten(-1, (c.v_heads, c.v_dim)), beta, g, b[f"recurrent.{layer}"], b[LENGTH], y)
+        if offered is None:
+            ops.causal_conv(qkv_in, w["conv"], conv, b[LENGTH], qkv)
+            ops.delta_rule(q, k, v, beta, g, recurrent, b[LENGTH], y)
+        else:
+            ops.offer_conv(qkv_in, w["conv"], conv, qkv)
+            ops.offer_delta(q, k, v, beta, g, recurrent, y)
+            offered.append(Offered(layer, qkv_in, k, v, beta, g))
         ops.gated_norm(y, w["norm"], z.unflatten(-1, (c.v_heads, c.v_dim)), y, c.eps)
         ops.linear(y.view(n, c.value_width), w["out"], x, add=x)
 
-    def _mlp(self, ops: Ops, w: Scope, h: Tensor, x: Tensor) -> None:
-        """Run x += W_down (silu(W_gate h) * W_up h)."""
-        n, width = h.shape[0], self.config.intermediate_size
-        gate_up, y = ops.scratch((n, 2 * width), self.dtype), ops.scratch((n, width), self.dtype)
-        ops.linear(h, w["gate_up"], gate_up)
-        ops.silu_product(gate_up, y)
-        ops.linear(y, w["down"], x, add=x)
+
+def attention(ops: Ops, c: TextConfig, w: Scope, h: Tensor, x: Tensor, angles: Angles, cache: Cache) -> None:
+    """Run x += W_o (sigmoid(gate) * softmax(q k^T / sqrt(d)) v), with q and k normed and rotated; h [n, hidden]."""
+    n, (cos, sin) = h.shape[0], angles
+    queries, rows = c.heads * c.head_dim, c.kv_heads * c.head_dim
+    qkv = ops.scratch((n, 2 * queries + 2 * rows), h.dtype)
+    ops.linear(h, w["qkv"], qkv)
+    q_gate, key, value = qkv.split((2 * queries, rows, rows), dim=-1)
+    q_gate = q_gate.unflatten(-1, (c.heads, 2 * c.head_dim))
+    key, value = (part.unflatten(-1, (c.kv_heads, c.head_dim)) for part in (key, value))
+    q = ops.scratch((n, c.heads, c.head_dim), h.dtype)
+    k = ops.scratch((n, c.kv_heads, c.head_dim), h.dtype)
+    ops.norm_rope(q_gate[..., : c.head_dim], w["q_norm"], cos, sin, q, c.eps)
+    ops.norm_rope(key, w["k_norm"], cos, sin, k, c.eps)
+    ops.write_rows(k, cache.position, cache.length, cache.keys)
+    ops.write_rows(value, cache.position, cache.length, cache.values)
+    y = ops.scratch((n, queries), h.dtype)
+    gate = q_gate[..., c.head_dim :]
+    ops.attend_cache(q, cache.keys, cache.values, cache.position, cache.length, gate, y, first=cache.first)
+    ops.linear(y, w["out"], x, add=x)
+
+
+def mlp(ops: Ops, c: TextConfig, w: Scope, h: Tensor, x: Tensor) -> None:
+    """Run x += W_down (silu(W_gate h) * W_up h)."""
+    n, width = h.shape[0], c.intermediate_size
+    gate_up, y = ops.scratch((n, 2 * width), h.dtype), ops.scratch((n, width), h.dtype)
+    ops.linear(h, w["gate_up"], gate_up)
+    ops.silu_product(gate_up, y)
+    ops.linear(y, w["down"], x, add=x)
 
 
 def layer_weights(c: TextConfig, dtype: torch.dtype, name: str, key: str, kind: str) -> list[Weight]:
