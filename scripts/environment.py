@@ -31,8 +31,8 @@ GROUPS = {
     "demo": ("base", "demo"),
     "bench": ("base", "demo"),
     "soak": ("base", "demo"),
-    "test": ("base", "demo", "test"),
-    "lint": ("base", "demo", "test", "lint"),
+    "test": ("base", "demo", "cuda", "test"),
+    "lint": ("base", "demo", "cuda", "test", "lint"),
 }
 PIP = (str(PYTHON), "-m", "pip", "--disable-pip-version-check", "--no-input", "install")
 

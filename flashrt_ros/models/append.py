@@ -10,7 +10,8 @@ import torch
 
 from flashrt_ros.models.prompt import Segment
 from flashrt_ros.models.qwen3_5_text import LENGTH, ROPE_LENGTH, ROPE_OFFSETS
-from flashrt_ros.runtime.buffers import Buffer, BufferSet
+from flashrt_ros.runtime.backend import Inputs
+from flashrt_ros.runtime.buffers import Buffer
 from flashrt_ros.runtime.plan import Step, split
 
 TOKENS, IMAGE_ROWS = "tokens", "image_rows"
@@ -41,7 +42,7 @@ def append_steps(segment: Segment, stage_sizes: Sequence[int], restart: bool = F
     return steps
 
 
-def _fill(segment: Segment, start: int, size: int, rows: int, restart: bool) -> Callable[[BufferSet], None]:
+def _fill(segment: Segment, start: int, size: int, rows: int, restart: bool) -> Callable[[Inputs], None]:
     """Write the inputs for rows [start, start + rows) of a segment.
 
     Rotary offsets count from the segment's start, so only the stage that ends it moves the rotary cursor.
@@ -55,7 +56,7 @@ def _fill(segment: Segment, start: int, size: int, rows: int, restart: bool) -> 
     }
     columns = ((TOKENS, segment.tokens, 0), (IMAGE_ROWS, segment.image_rows, -1), (ROPE_OFFSETS, segment.offsets, 0))
 
-    def fill(b: BufferSet) -> None:
+    def fill(b: Inputs) -> None:
         for name, value in scalars.items():
             b[name].fill_(value)
         for name, values, padding in columns:

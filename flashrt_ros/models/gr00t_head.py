@@ -157,17 +157,16 @@ class ActionHead:
     def velocity(self, ops: Ops, b: BufferSet, actions: Tensor, step: Tensor, rows: Tensor, out: Tensor) -> None:
         """The velocity of `actions` float32 [horizon, action_dim] at Euler step `step` (int64 [1])."""
         c, w = self.config, Scope(b, "head.")
-        modulation = ops.scratch((c.layers + 1, 2, c.width), self.dtype)
         time_bias = ops.scratch((c.width,), self.dtype)
-        ops.take_row(w["modulation"], step, modulation)
         ops.take_row(w["time_bias"], step, time_bias)
         x = ops.scratch((self.tokens, c.width), self.dtype)
         self._embed(ops, w, actions, time_bias, x)
         for layer in range(c.layers):
-            self._block(ops, Scope(b, f"head.{layer}."), layer, modulation[layer], rows, x)
+            modulation = w["modulation"][:, layer]
+            self._block(ops, Scope(b, f"head.{layer}."), layer, modulation, step, rows, x)
         tail = x[-c.horizon :]
         h = ops.scratch((c.horizon, c.width), self.dtype)
-        ops.layer_norm(tail, modulation[c.layers, 0], modulation[c.layers, 1], h, _EPS_OUT)
+        ops.ada_norm(tail, w["modulation"][:, c.layers], step, h, _EPS_OUT)
         y, z = (ops.scratch((c.horizon, width), self.dtype) for width in (c.output_dim, c.mlp_width))
         ops.linear(h, w["out.weight"], y, bias=w["out.bias"])
         ops.linear(y, w["decoder1.weight"], z, bias=w["decoder1.bias"], act="relu")
@@ -182,12 +181,12 @@ class ActionHead:
         ops.copy(w["prefix"], x[: self.prefix])
         ops.linear(h, w["action3.weight"], x[self.prefix :], bias=w["action3.bias"], add=w["position"])
 
-    def _block(self, ops: Ops, w: Scope, layer: int, modulation: Tensor, rows: Tensor, x: Tensor) -> None:
+    def _block(self, ops: Ops, w: Scope, layer: int, modulation: Tensor, step: Tensor, rows: Tensor, x: Tensor) -> None:
         """Run x += W_o attention(adaLN(x, t));  x += W_2 gelu(W_1 LN(x))."""
         c = self.config
         shape = (1, -1, c.heads, c.head_dim)
         h, y = (ops.scratch((self.tokens, c.width), self.dtype) for _ in range(2))
-        ops.layer_norm(x, modulation[0], modulation[1], h, _EPS)
+        ops.ada_norm(x, modulation, step, h, _EPS)
         if c.crosses(layer):
             q = ops.scratch((self.tokens, c.width), self.dtype)
             ops.linear(h, w["q.weight"], q, bias=w["q.bias"])

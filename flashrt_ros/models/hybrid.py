@@ -25,7 +25,7 @@ from flashrt_ros.models.ops import Ops
 from flashrt_ros.models.prompt import Encode, Prompt, read_encoder, text_segment
 from flashrt_ros.models.qwen3_5_text import LENGTH, POSITION, Angles
 from flashrt_ros.models.speech import Speech
-from flashrt_ros.runtime.backend import Stage
+from flashrt_ros.runtime.backend import Inputs, Stage
 from flashrt_ros.runtime.buffers import Buffer, BufferSet
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 from flashrt_ros.runtime.manifest import sha256
@@ -58,7 +58,7 @@ class Hybrid:
             values: the checkpoint's config.json.
             checkpoint: its tensors.
             encode: its tokenizer, for the fixed text of prompts.
-            dtype: what the backbone computes in; the head computes in float32.
+            dtype: what the policy computes in; actions and their integration are float32.
         """
         self.config = read_config(dict(values))
         self.dtype = dtype
@@ -157,8 +157,7 @@ class Hybrid:
             text.restart(ops, b, b[RESTART])
             ops.clear_if(b[RESTART], [b["condition_rows"]])
         x = ops.scratch((n, self.config.text.hidden_size), self.dtype)
-        ops.embed(b[TOKENS][:n], b["embed_tokens"], length, x)
-        ops.replace_rows(b[IMAGE_ROWS][:n], b["image_embeds"], x)
+        ops.embed_rows(b[TOKENS][:n], b["embed_tokens"], length, b[IMAGE_ROWS][:n], b["image_embeds"], x)
         angles = text.angles(ops, b, b[POSITION], n)
         if self._modules.mtp is None:
             text.append(ops, b, x, angles)
@@ -167,10 +166,8 @@ class Hybrid:
             ops.copy(x, embedding)
             text.append(ops, b, x, angles)
             self._append_mtp(ops, b, self._modules.mtp, embedding, x, angles)
-        ops.check_finite(x, b[FAULT], _HIDDEN, rows=length)
         start = b[POSITION] if self.config.condition == "all" else b[SEGMENT_START]
-        ops.write_rows(x, start, length, b["condition"])
-        ops.set_sum(start, length, b["condition_rows"])
+        ops.append_rows(x, b[FAULT], _HIDDEN, start, length, b["condition"], b["condition_rows"])
         text.advance(ops, b)
 
     def _append_mtp(self, ops: Ops, b: BufferSet, mtp: Mtp, embedding: Tensor, hidden: Tensor, angles: Angles) -> None:
@@ -190,14 +187,10 @@ class Hybrid:
     def _denoise_step(self, ops: Ops, b: BufferSet) -> None:
         actions, velocity = b["actions"], b["head.velocity"]
         self._modules.head.velocity(ops, b, actions, b["step"], b["condition_rows"], velocity)
-        ops.euler(actions, velocity, 1.0 / self.config.head.steps, actions)
-        ops.increment(b["step"])
+        ops.euler_step(actions, velocity, 1.0 / self.config.head.steps, b["step"])
 
     def _denoise_end(self, ops: Ops, b: BufferSet) -> None:
-        ops.check_finite(b["actions"], b[FAULT], _ACTIONS)
-        ops.copy(b["chunk"], b["previous_chunk"])
-        ops.copy(b["actions"], b["chunk"])
-        ops.increment(b["generator"][1:])
+        ops.renew_chunk(b["actions"], b[FAULT], _ACTIONS, b["chunk"], b["previous_chunk"], b["generator"][1:])
 
     def _sample_end(self, ops: Ops, b: BufferSet) -> None:
         ops.check_finite(b["actions"], b[FAULT], _ACTIONS)
@@ -214,7 +207,7 @@ class Hybrid:
         """Encode the images and append their rows; `tokens` is the instruction in force."""
         segment = self.prompt.observe(tokens)
 
-        def fill(b: BufferSet) -> None:
+        def fill(b: Inputs) -> None:
             b["images"].copy_(torch.from_numpy(observation.images))
             b["proprio_input"].copy_(torch.from_numpy(observation.proprio))
 
@@ -233,7 +226,7 @@ class Hybrid:
         `key` and `act_index` are what the state `generator` holds; with its own values it is the chunk of `act`.
         """
 
-        def fill(b: BufferSet) -> None:
+        def fill(b: Inputs) -> None:
             b["sample_generator"].copy_(torch.tensor([key, act_index]))
 
         steps = [Step("denoise_step")] * self.config.head.steps

@@ -23,10 +23,7 @@ _HEAD = "lm_head.weight"
 
 @dataclass(frozen=True, slots=True)
 class Modules:
-    """Visual tower, language model, action head and, in some checkpoints, the MTP layer.
-
-    The head computes in float32, as it does in training.
-    """
+    """Visual tower, language model, action head and, in some checkpoints, the MTP layer."""
 
     vision: VisionModel
     text: TextModel
@@ -35,11 +32,11 @@ class Modules:
 
     @classmethod
     def build(cls, c: HybridConfig, dtype: torch.dtype = torch.float32, mtp: bool = False) -> Modules:
-        """The modules of a config, whose backbone computes in `dtype`; `mtp`: the checkpoint has that layer."""
+        """The modules of a config, which compute in `dtype`; `mtp`: the checkpoint has that layer."""
         return cls(
             VisionModel(c.vision, len(c.views), c.grid, dtype),
             TextModel(c.text, dtype, c.capacity),
-            ActionHead(c.head, c.condition_capacity, torch.float32),
+            ActionHead(c.head, c.condition_capacity, dtype),
             Mtp(c.text, dtype, c.capacity, c.drafts) if mtp else None,
         )
 

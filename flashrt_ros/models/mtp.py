@@ -74,14 +74,11 @@ class Mtp:
         """
         c, w = self.config, Scope(b, "mtp.")
         x, h = (ops.scratch(tuple(hidden.shape), self.dtype) for _ in range(2))
-        ops.norm(embedding, w["embedding_norm"], h, c.eps)
-        ops.linear(h, w["fc_embedding"], x)
+        ops.norm_linear(embedding, w["embedding_norm"], w["fc_embedding"], x, c.eps)
         ops.norm(hidden, w["hidden_norm"], h, c.eps)
         ops.linear(h, w["fc_hidden"], x, add=x)
         layer = Scope(b, "mtp.0.")
-        ops.norm(x, layer["input_norm"], h, c.eps)
-        attention(ops, c, layer, h, x, angles, Cache(w["key"], w["value"], position, length, first=1))
-        ops.norm(x, layer["post_norm"], h, c.eps)
-        mlp(ops, c, layer, h, x)
+        attention(ops, c, layer, x, angles, Cache(w["key"], w["value"], position, length, first=1))
+        mlp(ops, c, layer, x)
         ops.norm(x, w["final_norm"], x, c.eps)
         return x

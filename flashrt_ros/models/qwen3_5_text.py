@@ -43,12 +43,11 @@ class Cache:
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """What moves a linear layer's states past some rows: the inputs of its convolution and of its delta rule."""
+    """What moves a linear layer's states past some rows: what its convolution and its delta rule were given."""
 
     layer: int
-    qkv_in: Tensor
-    k: Tensor
-    v: Tensor
+    x: Tensor
+    qkv: Tensor
     beta: Tensor
     g: Tensor
 
@@ -139,9 +138,15 @@ class TextModel:
 
     def keep(self, ops: Ops, b: BufferSet, offered: Sequence[Offered], accepted: Tensor) -> None:
         """Move the recurrent and conv states past the first `accepted` (int64 [1]) of the rows offered."""
-        for rows in offered:
-            ops.keep_conv(rows.qkv_in, b[f"conv.{rows.layer}"], accepted)
-            ops.keep_delta(rows.k, rows.v, rows.beta, rows.g, b[f"recurrent.{rows.layer}"], accepted)
+        ops.keep_mixers(
+            [rows.x for rows in offered],
+            [rows.qkv for rows in offered],
+            [rows.beta for rows in offered],
+            [rows.g for rows in offered],
+            [b[f"conv.{rows.layer}"] for rows in offered],
+            [b[f"recurrent.{rows.layer}"] for rows in offered],
+            accepted,
+        )
 
     def advance(self, ops: Ops, b: BufferSet) -> None:
         """Move the cursors past the rows of this stage."""
@@ -153,74 +158,58 @@ class TextModel:
 
     def _run(self, ops: Ops, b: BufferSet, x: Tensor, angles: Angles, offered: list[Offered] | None) -> None:
         c = self.config
-        h = ops.scratch(tuple(x.shape), self.dtype)
         for layer, kind in enumerate(c.layer_types):
             w = Scope(b, f"text.{layer}.")
-            ops.norm(x, w["input_norm"], h, c.eps)
             if kind == FULL:
                 cache = Cache(b[f"kv.{layer}.key"], b[f"kv.{layer}.value"], b[POSITION], b[LENGTH])
-                attention(ops, c, w, h, x, angles, cache)
+                attention(ops, c, w, x, angles, cache)
             else:
-                self._delta(ops, b, w, layer, h, x, offered)
-            ops.norm(x, w["post_norm"], h, c.eps)
-            mlp(ops, c, w, h, x)
+                self._delta(ops, b, w, layer, x, offered)
+            mlp(ops, c, w, x)
         ops.norm(x, b["final_norm"], x, c.eps)
 
-    def _delta(
-        self, ops: Ops, b: BufferSet, w: Scope, layer: int, h: Tensor, x: Tensor, offered: list[Offered] | None
-    ) -> None:
-        """Run x += W_o (norm(delta_rule(silu(conv(qkv)))) * silu(z)); with `offered` the states stay, and it grows."""
-        c, n = self.config, h.shape[0]
-        conv, recurrent = b[f"conv.{layer}"], b[f"recurrent.{layer}"]
+    def _delta(self, ops: Ops, b: BufferSet, w: Scope, layer: int, x: Tensor, offered: list[Offered] | None) -> None:
+        """Run x += W_o (norm(delta_rule(silu(conv(qkv)))) * silu(z)) of norm(x); `offered` grows, and states stay."""
+        c, n = self.config, x.shape[0]
         widths = (c.conv_width, c.value_width, c.v_heads, c.v_heads)
         mixed = ops.scratch((n, sum(widths)), self.dtype)
-        ops.linear(h, w["in"], mixed)
-        qkv_in, z, beta_in, decay_in = mixed.split(widths, dim=-1)
-        qkv = ops.scratch((n, c.conv_width), self.dtype)
-        beta, g = (ops.scratch((n, c.v_heads), torch.float32) for _ in range(2))
-        ops.delta_gates(beta_in, decay_in, w["a_log"], w["dt_bias"], beta, g)
-        q, k, v = qkv.split((c.key_width, c.key_width, c.value_width), dim=-1)
-        q, k = (part.unflatten(-1, (c.k_heads, c.k_dim)) for part in (q, k))
-        v = v.unflatten(-1, (c.v_heads, c.v_dim))
-        y = ops.scratch((n, c.v_heads, c.v_dim), self.dtype)
+        ops.norm_linear(x, w["input_norm"], w["in"], mixed, c.eps)
+        qkv, z, beta, decay = mixed.split(widths, dim=-1)
+        conv, state = b[f"conv.{layer}"], b[f"recurrent.{layer}"]
+        gates = (beta, decay, w["a_log"], w["dt_bias"])
+        z, y = z.unflatten(-1, (c.v_heads, c.v_dim)), ops.scratch((n, c.v_heads, c.v_dim), self.dtype)
         if offered is None:
-            ops.causal_conv(qkv_in, w["conv"], conv, b[LENGTH], qkv)
-            ops.delta_rule(q, k, v, beta, g, recurrent, b[LENGTH], y)
+            ops.delta_mixer(qkv, w["conv"], conv, b[LENGTH], *gates, z, w["norm"], state, y, c.eps)
         else:
-            ops.offer_conv(qkv_in, w["conv"], conv, qkv)
-            ops.offer_delta(q, k, v, beta, g, recurrent, y)
-            offered.append(Offered(layer, qkv_in, k, v, beta, g))
-        ops.gated_norm(y, w["norm"], z.unflatten(-1, (c.v_heads, c.v_dim)), y, c.eps)
+            beta, g = (ops.scratch((n, c.v_heads), torch.float32) for _ in range(2))
+            rows = Offered(layer, qkv, ops.scratch((n, c.conv_width), self.dtype), beta, g)
+            ops.offer_mixer(qkv, w["conv"], conv, *gates, z, w["norm"], state, rows.qkv, rows.beta, rows.g, y, c.eps)
+            offered.append(rows)
         ops.linear(y.view(n, c.value_width), w["out"], x, add=x)
 
 
-def attention(ops: Ops, c: TextConfig, w: Scope, h: Tensor, x: Tensor, angles: Angles, cache: Cache) -> None:
-    """Run x += W_o (sigmoid(gate) * softmax(q k^T / sqrt(d)) v), with q and k normed and rotated; h [n, hidden]."""
-    n, (cos, sin) = h.shape[0], angles
+def attention(ops: Ops, c: TextConfig, w: Scope, x: Tensor, angles: Angles, cache: Cache) -> None:
+    """Run x += W_o (sigmoid(gate) * softmax(q k^T / sqrt(d)) v), with q and k of norm(x) normed and rotated."""
+    n, (cos, sin) = x.shape[0], angles
     queries, rows = c.heads * c.head_dim, c.kv_heads * c.head_dim
-    qkv = ops.scratch((n, 2 * queries + 2 * rows), h.dtype)
-    ops.linear(h, w["qkv"], qkv)
+    qkv = ops.scratch((n, 2 * queries + 2 * rows), x.dtype)
+    ops.norm_linear(x, w["input_norm"], w["qkv"], qkv, c.eps)
     q_gate, key, value = qkv.split((2 * queries, rows, rows), dim=-1)
     q_gate = q_gate.unflatten(-1, (c.heads, 2 * c.head_dim))
     key, value = (part.unflatten(-1, (c.kv_heads, c.head_dim)) for part in (key, value))
-    q = ops.scratch((n, c.heads, c.head_dim), h.dtype)
-    k = ops.scratch((n, c.kv_heads, c.head_dim), h.dtype)
-    ops.norm_rope(q_gate[..., : c.head_dim], w["q_norm"], cos, sin, q, c.eps)
-    ops.norm_rope(key, w["k_norm"], cos, sin, k, c.eps)
-    ops.write_rows(k, cache.position, cache.length, cache.keys)
-    ops.write_rows(value, cache.position, cache.length, cache.values)
-    y = ops.scratch((n, queries), h.dtype)
-    gate = q_gate[..., c.head_dim :]
-    ops.attend_cache(q, cache.keys, cache.values, cache.position, cache.length, gate, y, first=cache.first)
+    q = ops.scratch((n, c.heads, c.head_dim), x.dtype)
+    q_in, gate = q_gate.split(c.head_dim, dim=-1)
+    gains, cursors = (w["q_norm"], w["k_norm"]), (cache.position, cache.length)
+    ops.rope_kv(q_in, key, value, *gains, cos, sin, *cursors, q, cache.keys, cache.values, c.eps)
+    y = ops.scratch((n, queries), x.dtype)
+    ops.attend_cache(q, cache.keys, cache.values, *cursors, gate, y, first=cache.first)
     ops.linear(y, w["out"], x, add=x)
 
 
-def mlp(ops: Ops, c: TextConfig, w: Scope, h: Tensor, x: Tensor) -> None:
-    """Run x += W_down (silu(W_gate h) * W_up h)."""
-    n, width = h.shape[0], c.intermediate_size
-    gate_up, y = ops.scratch((n, 2 * width), h.dtype), ops.scratch((n, width), h.dtype)
-    ops.linear(h, w["gate_up"], gate_up)
-    ops.silu_product(gate_up, y)
+def mlp(ops: Ops, c: TextConfig, w: Scope, x: Tensor) -> None:
+    """Run x += W_down (silu(W_gate h) * W_up h), h = norm(x)."""
+    y = ops.scratch((x.shape[0], c.intermediate_size), x.dtype)
+    ops.norm_gated_linear(x, w["post_norm"], w["gate_up"], y, c.eps)
     ops.linear(y, w["down"], x, add=x)
 
 

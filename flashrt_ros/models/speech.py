@@ -19,7 +19,7 @@ from flashrt_ros.models.append import SEGMENT_START
 from flashrt_ros.models.mtp import Mtp
 from flashrt_ros.models.ops import Ops
 from flashrt_ros.models.qwen3_5_text import LENGTH, POSITION, ROPE_DELTA, ROPE_OFFSETS, TextModel
-from flashrt_ros.runtime.backend import Stage
+from flashrt_ros.runtime.backend import Inputs, Stage
 from flashrt_ros.runtime.buffers import Buffer, BufferSet
 from flashrt_ros.runtime.plan import FAULT, Step
 
@@ -85,15 +85,13 @@ class Speech:
         x, chosen = self._scratch(ops, n), ops.scratch((n,), torch.int64)
         ops.embed(tokens, b["embed_tokens"], b[LENGTH], x)
         offered = text.offer(ops, b, x, text.angles(ops, b, b[POSITION], n))
-        ops.check_finite(x, b[FAULT], self._hidden_fault, rows=b[LENGTH])
         self._choose(ops, b, x, chosen)
         ops.accept(tokens, chosen, b[LENGTH], b[_STOPS], accepted, last)
         ops.copy(tokens, b[_SAID])
         ops.copy(accepted, b[_SAID_ROWS])
         text.keep(ops, b, offered, accepted)
         start = b[POSITION] if self._all else b[SEGMENT_START]
-        ops.write_rows(x, start, accepted, b["condition"])
-        ops.set_sum(start, accepted, b["condition_rows"])
+        ops.append_rows(x, b[FAULT], self._hidden_fault, start, accepted, b["condition"], b["condition_rows"])
         ops.copy(b[POSITION], b[_AHEAD])
         ops.increment(b[_AHEAD])
         ops.advance(accepted, accepted, b[POSITION], b[ROPE_DELTA])
@@ -136,8 +134,8 @@ class Speech:
         return ops.scratch((n, self._text.config.hidden_size), self._text.dtype)
 
 
-def _fill(stops: Sequence[int], length: int, start: int, rows: int) -> Callable[[BufferSet], None]:
-    def fill(b: BufferSet) -> None:
+def _fill(stops: Sequence[int], length: int, start: int, rows: int) -> Callable[[Inputs], None]:
+    def fill(b: Inputs) -> None:
         _place(b, rows)
         b[LENGTH].fill_(length)
         b[SEGMENT_START].fill_(start)
@@ -147,7 +145,7 @@ def _fill(stops: Sequence[int], length: int, start: int, rows: int) -> Callable[
     return fill
 
 
-def _place(b: BufferSet, rows: int) -> None:
+def _place(b: Inputs, rows: int) -> None:
     """Text takes one rotary position a row, on all axes."""
     b[ROPE_OFFSETS][:, :rows].copy_(torch.arange(rows))
     b[_ONE].fill_(1)

@@ -44,7 +44,15 @@ def load(
         device.progress()
         progress(what)
 
-    policy = load_policy(settings.checkpoint, settings.device, settings.threads, step, contract.manifest())
+    policy = load_policy(
+        settings.checkpoint,
+        settings.device,
+        settings.threads,
+        step,
+        contract.manifest(),
+        settings.precision,
+        settings.capsule_budget + settings.journal_budget,
+    )
     check_fit(contract, policy.model.config)
     store = CapsuleStore(settings.capsule_budget)
     session = RecordedSession(policy, store, settings.journal_budget, device.between_stages, listener=listener)

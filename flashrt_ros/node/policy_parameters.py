@@ -20,6 +20,12 @@ PARAMETERS = (
     Parameter("checkpoint", "", "Folder of the policy's checkpoint; read by configure.", read_only=False),
     Parameter("contract", "", "Path of the contract file; read by configure.", read_only=False),
     Parameter("device", "auto", "Where the policy is computed.", choices=("auto", "cpu", "cuda")),
+    Parameter(
+        "precision",
+        "auto",
+        "What the policy computes in; auto: float32 on a CPU, bfloat16 on a GPU.",
+        choices=("auto", "float32", "bfloat16"),
+    ),
     Parameter("threads", 1, "CPU threads of the computation; part of what makes results equal.", low=1, high=256),
     Parameter("world", "real", "simulated allows EXACT restores.", choices=("real", "simulated")),
     Parameter("capsule_budget", 1024, "Memory for capsules, MiB.", low=1, high=1 << 20),
@@ -57,6 +63,7 @@ class Settings:
     checkpoint: Path
     contract: Path
     device: str
+    precision: str
     threads: int
     capsule_budget: int
     journal_budget: int
@@ -79,6 +86,7 @@ def read_settings(node: Node) -> Settings:
         checkpoint=Path(str(value("checkpoint"))),
         contract=Path(str(value("contract"))),
         device=str(value("device")),
+        precision=str(value("precision")),
         threads=node.get_parameter("threads").value,
         capsule_budget=node.get_parameter("capsule_budget").value * _MIB,
         journal_budget=node.get_parameter("journal_budget").value * _MIB,

@@ -12,17 +12,19 @@ import numpy as np
 
 from flashrt_ros.models.hybrid import Hybrid
 from flashrt_ros.models.observation import ModelObservation
-from flashrt_ros.models.ops import Ops
+from flashrt_ros.policy.device import choose
 from flashrt_ros.policy.normalise import Normaliser
 from flashrt_ros.policy.processing import Processor
 from flashrt_ros.policy.state import session_buffers
 from flashrt_ros.policy.tokenizer import Tokenizer
-from flashrt_ros.runtime.backend import CpuBackend
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 from flashrt_ros.runtime.manifest import Manifest
 from flashrt_ros.runtime.plan import Plan, Work
 
 Progress = Callable[[str], None]
+
+CAPSULE_BYTES = 2 << 30
+"""Device memory for capsules and the journal, unless more or less is asked for."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -44,20 +46,29 @@ def load_policy(
     threads: int = 1,
     progress: Progress = lambda step: None,
     contract: Mapping[str, str] | None = None,
+    precision: str = "auto",
+    capsule_bytes: int = CAPSULE_BYTES,
 ) -> Policy:
     """Load a checkpoint, capture its stages and run each of them once.
 
     Args:
         path: folder with config.json, tokenizer.json, norm_stats.json and *.safetensors.
-        device: "cpu", or "auto" for the best this build supports, which is the CPU.
+        device: "cpu", "cuda", or "auto" for a GPU where there is one.
         threads: of the CPU; results are equal to the byte for equal numbers alone.
         progress: is told each step before it begins; it may raise to stop the loading.
         contract: its part of the manifest, where a robot's contract gives the policy its inputs.
+        precision: "float32", "bfloat16", or "auto": float32 on a CPU, bfloat16 on a GPU.
+        capsule_bytes: memory of a GPU that capsules and the journal may fill.
 
     Raises:
-        FlashrtError: BAD_CHECKPOINT, naming what is wrong; NOT_SUPPORTED or BAD_REQUEST for the device or threads.
+        FlashrtError: BAD_CHECKPOINT, naming what is wrong; BAD_REQUEST for device, precision or threads; DEVICE, there
+            is no such device, or not enough memory on it.
     """
-    _check_device(device, threads)
+    if threads < 1:
+        raise FlashrtError(ErrorCode.BAD_REQUEST, f"threads {threads}: give 1 or more")
+    chosen = choose(device)
+    dtype = chosen.precision(precision)
+    progress(f"device {chosen.name}: {chosen.why}")
     folder = Path(path)
     if not folder.is_dir():
         raise FlashrtError(
@@ -65,7 +76,7 @@ def load_policy(
         )
     progress(f"reading the headers of {folder}")
     tokenizer = Tokenizer(folder / "tokenizer.json")
-    model = Hybrid.from_folder(folder)
+    model = Hybrid.from_folder(folder, dtype)
     config = model.config
     normaliser = Normaliser.load(folder, config.normalisation, config.state_names, config.action_names)
     processor = Processor(config, tokenizer, normaliser)
@@ -79,7 +90,7 @@ def load_policy(
     if contract is not None:
         manifest["contract"] = dict(contract)
     progress("allocating buffers")
-    plan = Plan(CpuBackend(Ops(), threads), model, session_buffers(config), manifest)
+    plan = Plan(chosen.backend(threads, capsule_bytes), model, session_buffers(config), manifest)
     progress("reading the weights")
     model.load_weights(plan.buffers)
     progress("capturing the stages")
@@ -119,15 +130,6 @@ def warm_up(plan: Plan, model: Hybrid) -> None:
         raise FlashrtError(
             ErrorCode.BAD_CHECKPOINT, f"policy {config.name}: fed with zeros, {trouble}; mend its weights"
         )
-
-
-def _check_device(device: str, threads: int) -> None:
-    if device == "cuda":
-        raise FlashrtError(ErrorCode.NOT_SUPPORTED, "device cuda: this build has only the CPU backend; use cpu or auto")
-    if device not in ("auto", "cpu"):
-        raise FlashrtError(ErrorCode.BAD_REQUEST, f"device {device!r}: use auto, cpu or cuda")
-    if threads < 1:
-        raise FlashrtError(ErrorCode.BAD_REQUEST, f"threads {threads}: give 1 or more")
 
 
 def _check_vocabulary(tokenizer: Tokenizer, vocabulary: int) -> None:

@@ -16,6 +16,12 @@ StageFunction = Callable[[Any, BufferSet], None]
 Replay = Callable[[], None]
 
 
+class Inputs(Protocol):
+    """Input buffers by name, to be written."""
+
+    def __getitem__(self, name: str) -> torch.Tensor: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """A named piece of computation over buffers: a plain function of ops and buffers."""
@@ -30,11 +36,17 @@ class Saved:
 
     ranges: tuple[Range, ...]
     data: tuple[torch.Tensor, ...]
+    download: Callable[[Sequence[torch.Tensor]], tuple[torch.Tensor, ...]] = tuple
+    """Brings `data` to host memory, on any thread."""
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
         return sum(part.nbytes for part in self.ranges)
+
+    def on_host(self) -> Saved:
+        """The same bytes in host memory; may be called on any thread, and waits for them."""
+        return Saved(self.ranges, self.download(self.data))
 
 
 class Backend(Protocol):
@@ -47,8 +59,14 @@ class Backend(Protocol):
     def allocate(self, nbytes: int, memory: Memory) -> torch.Tensor:
         """A zeroed uint8 tensor that stays where it is."""
 
-    def capture(self, stage: Stage, buffers: BufferSet) -> Replay:
-        """Make the stage replayable; counted in `captures`."""
+    def capture(self, stages: Sequence[Stage], buffers: BufferSet) -> dict[str, Replay]:
+        """Make stages replayable, by name; each is counted in `captures`. Called once."""
+
+    def fill(self, buffers: BufferSet, write: Callable[[Inputs], None]) -> None:
+        """Let `write` set input buffers, for the stage that is replayed next."""
+
+    def scratch(self) -> list[torch.Tensor]:
+        """Memory, apart from buffers, that stages use while they run, as uint8."""
 
     def save(self, buffers: BufferSet, ranges: Sequence[Range]) -> Saved:
         """Copy ranges out of the state arenas."""
@@ -78,25 +96,35 @@ class CpuBackend:
         """A zeroed uint8 tensor; device and host memory are the same here."""
         return torch.zeros(nbytes, dtype=torch.uint8)
 
-    def capture(self, stage: Stage, buffers: BufferSet) -> Replay:
-        """A call of the stage; counted in `captures`."""
-        self.captures += 1
+    def capture(self, stages: Sequence[Stage], buffers: BufferSet) -> dict[str, Replay]:
+        """A call of each stage; counted in `captures`."""
+        self.captures += len(stages)
+        return {stage.name: self._replay(stage, buffers) for stage in stages}
 
+    def _replay(self, stage: Stage, buffers: BufferSet) -> Replay:
         def replay() -> None:
             with torch.inference_mode():
                 stage.run(self.ops, buffers)
 
         return replay
 
+    def fill(self, buffers: BufferSet, write: Callable[[Inputs], None]) -> None:
+        """Let `write` set the input buffers themselves: nothing runs meanwhile."""
+        write(buffers)
+
+    def scratch(self) -> list[torch.Tensor]:
+        """None: torch takes it anew for each stage."""
+        return []
+
     def save(self, buffers: BufferSet, ranges: Sequence[Range]) -> Saved:
         """Copy ranges out of the state arenas."""
-        data = tuple(_arena_range(buffers, part).clone() for part in ranges)
+        data = tuple(arena_range(buffers, part).clone() for part in ranges)
         return Saved(tuple(ranges), data)
 
     def load(self, buffers: BufferSet, saved: Saved) -> None:
         """Copy saved bytes back to where they came from."""
         for part, data in zip(saved.ranges, saved.data, strict=True):
-            _arena_range(buffers, part).copy_(data)
+            arena_range(buffers, part).copy_(data)
 
     def fence(self) -> str:
         """Nothing is outstanding on a CPU, and torch raises its errors at once."""
@@ -112,5 +140,6 @@ class CpuBackend:
         }
 
 
-def _arena_range(buffers: BufferSet, part: Range) -> torch.Tensor:
+def arena_range(buffers: BufferSet, part: Range) -> torch.Tensor:
+    """The bytes of a range, in place."""
     return buffers.arenas["state", part.memory][part.offset : part.offset + part.nbytes]

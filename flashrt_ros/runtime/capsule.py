@@ -34,19 +34,19 @@ class Capsule:
         return self.small.nbytes + self.rows.nbytes
 
     def regions(self, buffers: BufferSet) -> Iterator[tuple[Buffer, torch.Tensor]]:
-        """Each state buffer's live bytes, as flat uint8, in the order of the layout."""
+        """Each state buffer's live bytes in host memory, as flat uint8, in the order of the layout; on any thread."""
+        small, row_bytes = self.small.on_host(), self.rows.on_host()
         for spec in buffers.state():
             rows = self.boundary.cursors.get(spec.rows, 0) if spec.rows else spec.shape[0]
             if rows == 0:
                 yield spec, torch.empty(0, dtype=torch.uint8)
                 continue
             wanted = Range(spec.memory, buffers.offsets[spec.name], rows * spec.row_nbytes)
-            saved = self.rows if spec.rows else self.small
-            yield spec, part(saved, [wanted]).data[0]
+            yield spec, part(row_bytes if spec.rows else small, [wanted]).data[0]
 
     def sha256(self, buffers: BufferSet) -> str:
         """Digest of the digests of each state buffer's live bytes; equal capsules have equal ones."""
-        digests = (sha256(data.cpu().numpy().data) for _, data in self.regions(buffers))
+        digests = (sha256(data.numpy().data) for _, data in self.regions(buffers))
         return sha256(*map(bytes.fromhex, digests))
 
 
@@ -56,7 +56,7 @@ def part(saved: Saved, ranges: list[Range]) -> Saved:
     Raises:
         LookupError: a range is not within the saved ones.
     """
-    return Saved(tuple(ranges), tuple(_find(saved, wanted) for wanted in ranges))
+    return Saved(tuple(ranges), tuple(_find(saved, wanted) for wanted in ranges), saved.download)
 
 
 def _find(saved: Saved, wanted: Range) -> torch.Tensor:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from flashrt_ros.runtime.backend import Backend, Replay, Stage
+from flashrt_ros.runtime.backend import Backend, Inputs, Replay, Stage
 from flashrt_ros.runtime.buffers import Buffer, BufferSet
 from flashrt_ros.runtime.manifest import Manifest, layout
 
@@ -24,7 +24,7 @@ class Step:
     """One replay: `fill` writes the stage's inputs, then the stage runs."""
 
     stage: str
-    fill: Callable[[BufferSet], None] | None = None
+    fill: Callable[[Inputs], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +70,12 @@ class Plan:
 
     def capture(self) -> None:
         """Capture every stage, once, after the weights have been loaded."""
-        self._replays = {stage.name: self.backend.capture(stage, self.buffers) for stage in self._stages}
+        self._replays = self.backend.capture(self._stages, self.buffers)
 
     def run(self, step: Step) -> None:
         """Fill the stage's inputs and replay it."""
         if step.fill is not None:
-            step.fill(self.buffers)
+            self.backend.fill(self.buffers, step.fill)
         self.replays += 1
         self._replays[step.stage]()
 

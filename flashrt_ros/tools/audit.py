@@ -117,6 +117,8 @@ def poison(policy: Policy) -> None:
     for (kind, _), arena in policy.plan.buffers.arenas.items():
         if kind in ("scratch", "input", "output"):
             arena.fill_(0xFF)
+    for memory in policy.plan.backend.scratch():
+        memory.fill_(0xFF)
 
 
 def random_observation(policy: Policy, rng: np.random.Generator, stamp: int) -> Observation:

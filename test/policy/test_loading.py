@@ -53,14 +53,14 @@ def test_progress_is_told_and_may_stop_it(checkpoint: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         load_policy(checkpoint, progress=progress)
-    assert len(told) == 3
+    assert len(told) == 4
 
 
 def test_devices_and_threads(checkpoint: Path, refuses) -> None:
-    with refuses(ErrorCode.NOT_SUPPORTED, "cuda", "only the CPU backend"):
-        load_policy(checkpoint, device="cuda")
     with refuses(ErrorCode.BAD_REQUEST, "'tpu'"):
         load_policy(checkpoint, device="tpu")
+    with refuses(ErrorCode.BAD_REQUEST, "'float16'"):
+        load_policy(checkpoint, device="cpu", precision="float16")
     with refuses(ErrorCode.BAD_REQUEST, "threads 0"):
         load_policy(checkpoint, threads=0)
 

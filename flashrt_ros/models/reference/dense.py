@@ -46,15 +46,16 @@ class Dense:
     ) -> None:
         """Set out = act(x w^T + bias) + add, for x [n, k], w [m, k], out and add [n, m]; `add` may be `out`.
 
-        With `rows` (int64 [1]) only that many leading rows are read and written.
+        x is rounded to the precision of w. With `rows` (int64 [1]) only that many leading rows are read and written.
         """
         if rows is not None:
             live = int(rows)
             x, out, add = x[:live], out[:live], None if add is None else add[:live]
-        if add is not None and bias is None and act is None:
+        x, same = x.to(w.dtype), out.dtype == w.dtype
+        if add is not None and bias is None and act is None and same:
             torch.addmm(add, x, w.t(), out=out)
             return
-        y = torch.empty_like(out) if add is not None else out
+        y = out if add is None and same else torch.empty(out.shape, dtype=w.dtype, device=out.device)
         if bias is None:
             torch.mm(x, w.t(), out=y)
         else:
@@ -63,8 +64,20 @@ class Dense:
             y = _ACTIVATIONS[act](y)
         if add is not None:
             torch.add(y, add, out=out)
-        elif act is not None:
+        elif y is not out:
             out.copy_(y)
+
+    def norm_linear(self, x: Tensor, gain: Tensor, w: Tensor, out: Tensor, eps: float) -> None:
+        """Set out = norm(x) w^T, for x [n, k], w [m, k] and out [n, m]."""
+        h = self.scratch(tuple(x.shape), x.dtype)
+        self.norm(x, gain, h, eps)
+        self.linear(h, w, out)
+
+    def norm_gated_linear(self, x: Tensor, gain: Tensor, w: Tensor, out: Tensor, eps: float) -> None:
+        """Set out = silu(norm(x) gate^T) * norm(x) up^T, for x [n, k], w = [gate; up] [2 m, k] and out [n, m]."""
+        gate_up = self.scratch((x.shape[0], w.shape[0]), x.dtype)
+        self.norm_linear(x, gain, w, gate_up, eps)
+        self.silu_product(gate_up, out)
 
     def norm(self, x: Tensor, gain: Tensor, out: Tensor, eps: float) -> None:
         """Set out = gain * x / rms(x) over the last dimension, in float32 and then cast; `out` may be x."""

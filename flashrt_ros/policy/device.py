@@ -1,0 +1,85 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which device a policy runs on, and why."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+
+import torch
+
+from flashrt_ros.models.ops import Ops
+from flashrt_ros.runtime.backend import Backend, CpuBackend
+from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+
+PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A choice of device. `name` is "cpu" or "cuda"; `why` is told to the user."""
+
+    name: str
+    why: str
+
+    def precision(self, asked: str) -> torch.dtype:
+        """What the policy computes in; "auto" is float32 on a CPU and bfloat16 on a GPU.
+
+        Raises:
+            FlashrtError: BAD_REQUEST, it is none of the known ones.
+        """
+        if asked == "auto":
+            return torch.bfloat16 if self.name == "cuda" else torch.float32
+        if asked not in PRECISIONS:
+            raise FlashrtError(ErrorCode.BAD_REQUEST, f"precision {asked!r}: use auto, {' or '.join(PRECISIONS)}")
+        return PRECISIONS[asked]
+
+    def backend(self, threads: int, capsule_bytes: int) -> Backend:
+        """Take the device.
+
+        Args:
+            threads: of the CPU.
+            capsule_bytes: device memory kept for capsules and the journal.
+
+        Raises:
+            FlashrtError: DEVICE, as `CudaBackend`.
+        """
+        if self.name == "cpu":
+            return CpuBackend(Ops(), threads)
+        from flashrt_ros.models.cuda.ops import CudaOps
+        from flashrt_ros.runtime.cuda.backend import CudaBackend
+
+        return CudaBackend(CudaOps, capsule_bytes)
+
+
+def choose(asked: str) -> Device:
+    """The device that is asked for; "auto" takes a GPU if there is one.
+
+    Raises:
+        FlashrtError: BAD_REQUEST, it is none of auto, cpu and cuda; DEVICE, cuda is asked for and cannot be had.
+    """
+    if asked not in ("auto", "cpu", "cuda"):
+        raise FlashrtError(ErrorCode.BAD_REQUEST, f"device {asked!r}: use auto, cpu or cuda")
+    if asked == "cpu":
+        return Device("cpu", "asked for")
+    try:
+        why = _look_for_gpu()
+    except FlashrtError as error:
+        if asked == "cuda":
+            raise
+        return Device("cpu", str(error))
+    return Device("cuda", why)
+
+
+def _look_for_gpu() -> str:
+    if importlib.util.find_spec("cuda.bindings") is None:
+        message = "the cuda backend's packages are not installed: pip install -r requirements/cuda.txt"
+        raise FlashrtError(ErrorCode.DEVICE, message)
+    from flashrt_ros.runtime.cuda.driver import start_driver
+
+    count = start_driver()
+    if not torch.cuda.is_available():
+        message = f"torch {torch.__version__} cannot use the GPU: install a CUDA 13 build of torch"
+        raise FlashrtError(ErrorCode.DEVICE, message)
+    return f"{torch.cuda.get_device_name(0)}, the first of {count} GPUs" if count > 1 else torch.cuda.get_device_name(0)

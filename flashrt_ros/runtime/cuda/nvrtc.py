@@ -1,0 +1,137 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Compiles kernels/ for one architecture at run time, and keeps the result on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from cuda.bindings import nvrtc
+from cuda.pathfinder import find_nvidia_header_directory
+
+from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+
+ARCHITECTURES = ("sm_80", "sm_87", "sm_89", "sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a")
+"""What the kernels are written for; others may work."""
+
+KERNELS = Path(str(resources.files("flashrt_ros") / "kernels"))
+_HEADER = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
+_OPTIONS = re.compile(r"^// options: (.+)$", re.MULTILINE)
+
+
+def architecture(capability: tuple[int, int]) -> str:
+    """The name of a compute capability, with its own instructions where it has some."""
+    major, minor = capability
+    return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
+
+
+def version() -> str:
+    """The compiler's version."""
+    _, major, minor = nvrtc.nvrtcVersion()
+    return f"{major}.{minor}"
+
+
+def options_of(source: str, arch: str) -> list[str]:
+    """The compiler's options for a file, apart from where headers are; it may ask for its own in a comment."""
+    own = [option for line in _OPTIONS.findall(source) for option in line.split()]
+    return [f"--gpu-architecture={arch}", "--std=c++17", *own]
+
+
+def compile_file(path: Path, arch: str, verbose: bool = False) -> tuple[bytes, str]:
+    """Compile a .cu file.
+
+    Returns:
+        The cubin, and the log; with `verbose` that tells registers and spills of each kernel.
+
+    Raises:
+        FlashrtError: DEVICE; it does not compile, with the log.
+    """
+    source = path.read_text(encoding="utf-8")
+    headers = find_nvidia_header_directory("cudart")
+    if headers is None:
+        raise FlashrtError(
+            ErrorCode.DEVICE,
+            "the CUDA headers are not found (nvidia-cuda-runtime of requirements/cuda.txt, or CUDA_HOME)",
+        )
+    options = [*options_of(source, arch), f"-I{path.parent}", f"-I{headers}"]
+    if verbose:
+        options.append("--ptxas-options=-v")
+    program = _ok(nvrtc.nvrtcCreateProgram(source.encode(), path.name.encode(), 0, [], []))
+    try:
+        status = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])[0]
+        log = b" " * _ok(nvrtc.nvrtcGetProgramLogSize(program))
+        _ok(nvrtc.nvrtcGetProgramLog(program, log))
+        told = log.rstrip(b"\0 ").decode(errors="replace")
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            raise FlashrtError(ErrorCode.DEVICE, f"{path} does not compile for {arch} ({status.name}):\n{told}")
+        cubin = b" " * _ok(nvrtc.nvrtcGetCUBINSize(program))
+        _ok(nvrtc.nvrtcGetCUBIN(program, cubin))
+        return cubin, told
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def _ok(returned: tuple[Any, ...]) -> Any:
+    status, *results = returned
+    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        raise FlashrtError(ErrorCode.DEVICE, f"the kernel compiler fails: {status.name}")
+    return results[0] if results else None
+
+
+class CubinCache:
+    """Compiled kernels in a folder, named by the digest of all that decides them; processes may share it."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """`folder`: default flashrt_ros/kernels in the user's cache folder."""
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        self.folder = folder if folder is not None else cache / "flashrt_ros" / "kernels"
+
+    def cubin(self, path: Path, arch: str) -> bytes:
+        """The compiled file, from the folder if it is there.
+
+        Raises:
+            FlashrtError: DEVICE, it does not compile; STORAGE, the folder cannot be written.
+        """
+        kept = self.folder / f"{path.stem}.{arch}.{digest(path, arch)[:32]}.cubin"
+        try:
+            return kept.read_bytes()
+        except FileNotFoundError:
+            cubin, _ = compile_file(path, arch)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=self.folder, delete=False) as aside:
+                aside.write(cubin)
+            os.replace(aside.name, kept)
+        except OSError as error:
+            message = (
+                f"compiled kernels cannot be kept in {self.folder}: {error}; set XDG_CACHE_HOME to a writable folder"
+            )
+            raise FlashrtError(ErrorCode.STORAGE, message) from error
+        return cubin
+
+
+def digest(path: Path, arch: str) -> str:
+    """Of a file, the headers of its folder that it includes, its options, the architecture and the compiler."""
+    found = hashlib.sha256()
+    for part in (*options_of(path.read_text(encoding="utf-8"), arch), version()):
+        found.update(part.encode() + b"\0")
+    for source in _closure(path):
+        found.update(source.name.encode() + b"\0" + source.read_bytes())
+    return found.hexdigest()
+
+
+def _closure(path: Path) -> list[Path]:
+    found, open_ends = [path], [path]
+    while open_ends:
+        for name in _HEADER.findall(open_ends.pop().read_text(encoding="utf-8")):
+            header = path.parent / name
+            if header not in found:
+                found.append(header)
+                open_ends.append(header)
+    return sorted(found)

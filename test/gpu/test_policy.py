@@ -1,0 +1,86 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""A whole policy on the GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from flashrt_ros.models.tiny import write_tiny_checkpoint
+from flashrt_ros.policy.loading import Policy, load_policy
+from flashrt_ros.policy.session import Chunk, Mode, Session
+from flashrt_ros.tools.audit import audit, random_observation
+
+INSTRUCTION = "press the red button"
+REPLAYS = 10_000
+STATE_WITHIN = 2e-4
+"""Largest difference between a GPU's and a CPU's float32 state, relative to the largest value."""
+
+
+@pytest.fixture(scope="module", params=["append", "starvla"])
+def checkpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("checkpoint")
+    return write_tiny_checkpoint(folder, layout=request.param, max_rows=512, max_instruction_tokens=48)
+
+
+@pytest.fixture(scope="module", params=["float32", "bfloat16"])
+def policy(request: pytest.FixtureRequest, checkpoint: Path) -> Policy:
+    return load_policy(checkpoint, device="cuda", precision=request.param)
+
+
+def run(policy: Policy, session: Session, seed: int = 3) -> Chunk:
+    rng = np.random.default_rng(seed)
+    session.begin(INSTRUCTION, seed=7)
+    for stamp in (1, 2):
+        session.observe(random_observation(policy, rng, stamp))
+        chunk = session.act()
+    return chunk
+
+
+def test_float32_is_as_on_a_cpu(checkpoint: Path) -> None:
+    found = []
+    for device in ("cpu", "cuda"):
+        policy = load_policy(checkpoint, device=device, precision="float32")
+        session = Session(policy, journal_bytes=1)
+        chunk = run(policy, session)
+        b, cursors = policy.plan.buffers, chunk.boundary.cursors
+        state = {spec.name: (spec.dtype, b.live_bytes(spec.name, cursors).cpu()) for spec in b.state()}
+        found.append((chunk.actions, state))
+    (actions, state), (gpu_actions, gpu_state) = found
+    assert np.abs(gpu_actions - actions).max() < STATE_WITHIN * np.abs(actions).max()
+    for name, (dtype, data) in state.items():
+        ours, exact = gpu_state[name][1].view(dtype), data.view(dtype)
+        if dtype.is_floating_point:
+            assert float((ours - exact).abs().max()) <= STATE_WITHIN * max(float(exact.abs().max()), 1.0), name
+        else:
+            assert torch.equal(ours, exact), name
+
+
+def test_the_state_is_closed_and_captured_once(policy: Policy) -> None:
+    captures = policy.plan.backend.captures
+    result = audit(policy)
+    assert result.closed, (result.differing, [found for found in result.findings if not found.noticed])
+    assert result.captures == captures == len(policy.model.stages())
+
+
+def test_memory_is_flat_and_bytes_are_equal_over_many_replays(policy: Policy) -> None:
+    session = Session(policy, journal_bytes=32 << 20)
+    run(policy, session)
+    session.snapshot("boundary")
+    session.act()
+    once, backend = session.digests(), policy.plan.backend
+    free, replays, captures = torch.cuda.mem_get_info()[0], policy.plan.replays, backend.captures
+    while policy.plan.replays < replays + REPLAYS:
+        session.restore("boundary", Mode.EXACT)
+        session.act()
+        session.snapshot("after")
+        session.rollback(1, Mode.EXACT)
+        session.restore("after", Mode.EXACT)
+        session.store.drop("after")
+    assert session.digests() == once
+    assert torch.cuda.mem_get_info()[0] == free
+    assert backend.captures == captures

@@ -1,0 +1,69 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+
+nvrtc = pytest.importorskip("flashrt_ros.runtime.cuda.nvrtc", reason="needs requirements/cuda.txt")
+
+SOURCE = '#include "part.cuh"\nextern "C" __global__ void set(float* x) { x[threadIdx.x] = VALUE; }\n'
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    (tmp_path / "part.cuh").write_text("#define VALUE 1.0f\n")
+    path = tmp_path / "set.cu"
+    path.write_text(SOURCE)
+    return path
+
+
+def test_architectures_have_the_names_of_their_compiler() -> None:
+    assert [nvrtc.architecture(capability) for capability in ((8, 7), (9, 0), (11, 0))] == [
+        "sm_87",
+        "sm_90a",
+        "sm_110a",
+    ]
+
+
+def test_whatever_decides_a_cubin_is_in_its_digest(source: Path) -> None:
+    digests = {nvrtc.digest(source, "sm_80"), nvrtc.digest(source, "sm_90a")}
+    source.with_name("part.cuh").write_text("#define VALUE 2.0f\n")
+    digests.add(nvrtc.digest(source, "sm_80"))
+    source.write_text(f"// options: --use_fast_math\n{SOURCE}")
+    digests.add(nvrtc.digest(source, "sm_80"))
+    assert len(digests) == 4
+
+
+def test_a_kernel_is_compiled_once(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = nvrtc.CubinCache(tmp_path / "cache")
+    first = cache.cubin(source, "sm_80")
+    monkeypatch.setattr(nvrtc, "compile_file", None)
+    assert first.startswith(b"\x7fELF")
+    assert cache.cubin(source, "sm_80") == first
+    assert len(list(cache.folder.iterdir())) == 1
+
+
+def test_what_does_not_compile_says_where(source: Path) -> None:
+    source.write_text('#include "part.cuh"\nextern "C" __global__ void set(float* x) { x[0] = MISSING; }\n')
+    with pytest.raises(
+        FlashrtError, match=r'set\.cu does not compile for sm_80[^$]*set\.cu\(2\): error: [^$]*"MISSING"'
+    ) as refused:
+        nvrtc.compile_file(source, "sm_80")
+    assert refused.value.code is ErrorCode.DEVICE
+
+
+def test_processes_that_start_at_once_share_a_cache(source: Path, tmp_path: Path, root: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from flashrt_ros.runtime.cuda.nvrtc import CubinCache\n"
+        "cubin = CubinCache(Path(sys.argv[2])).cubin(Path(sys.argv[1]), 'sm_80'); assert cubin[:4] == b'\\x7fELF'"
+    )
+    command = [sys.executable, "-c", program, str(source), str(tmp_path / "cache")]
+    running = [subprocess.Popen(command, cwd=root, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    assert [(process.communicate()[1], process.returncode) for process in running] == [("", 0)] * 3
+    assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".cubin"]
