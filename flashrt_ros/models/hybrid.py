@@ -232,9 +232,10 @@ class Hybrid:
         steps = [Step("denoise_step")] * self.config.head.steps
         return Work((Step("sample_begin", fill), *steps, Step("sample_end")))
 
-    def prompt_to_say(self, tokens: NDArray[np.int64]) -> Work:
-        """Append the text behind which the policy is to say something."""
-        return Work(tuple(append_steps(text_segment(tokens), self.stage_sizes)), len(tokens), AT_CURSOR)
+    def text(self, tokens: NDArray[np.int64], behind: int = 0) -> Work:
+        """Append plain text, as a segment or `behind` so many rows of one."""
+        steps = append_steps(text_segment(tokens), self.stage_sizes, behind=behind)
+        return Work(tuple(steps), len(tokens), AT_CURSOR)
 
     def rows_to_observe(self, instruction_tokens: int) -> int:
         """Rows that one observation takes."""

@@ -138,19 +138,27 @@ class Session:
             self._episode.apply(Act())
             return self._chunk()
 
-    def say(self, max_tokens: int, stop: Sequence[str] = END_OF_TURN, prompt: str = "", speculate: bool = True) -> Said:
+    def say(
+        self,
+        max_tokens: int,
+        stop: Sequence[str] = END_OF_TURN,
+        prompt: str = "",
+        closing: str = "",
+        speculate: bool = True,
+    ) -> Said:
         """Say, greedily, what follows the newest row: a plan, a subtask. It becomes a segment of the context.
 
         Args:
             max_tokens: the most that is said.
-            stop: texts of single tokens, of which the first that is said ends it.
+            stop: texts of single tokens, of which the first that is said ends it, and stays in the context.
             prompt: text that is appended first, special tokens included: what opens the policy's turn.
+            closing: text that is appended behind one of `stop`.
             speculate: let the checkpoint's MTP layer, if it has one, draft ahead; what is said is the same.
 
         Raises:
             FlashrtError: NOT_BEGUN; BAD_REQUEST, naming what cannot be; NOT_FINITE.
         """
-        event = Say(prompt, max_tokens, tuple(stop), speculate)
+        event = Say(max_tokens, tuple(stop), prompt, closing, speculate)
         with self._verb():
             boundary = self._episode.apply(event)
             return said(self.policy, event, self._episode.said, boundary)

@@ -57,14 +57,15 @@ class Act:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Say:
-    """Text was said: behind `prompt`, up to `max_tokens` tokens or the first of the tokens `stop`.
+    """Text was said: behind `prompt`, up to `max_tokens` tokens or the first of the tokens `stop`, then `closing`.
 
     What was said is not kept: as with a chunk, whoever runs the recipe makes it again.
     """
 
-    prompt: str
     max_tokens: int
     stop: tuple[str, ...]
+    prompt: str = ""
+    closing: str = ""
     speculate: bool = True
 
 

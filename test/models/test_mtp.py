@@ -92,7 +92,7 @@ def test_text_and_drafts_equal_those_of_transformers(name: str, tmp_path: Path, 
     instruction = np.random.default_rng(4).integers(0, 250, 37)
     context = policy.model.prompt.instruct(instruction).tokens.tolist()
     policy.run(policy.model.instruct(instruction))
-    policy.run(policy.model.prompt_to_say(instruction[:9]))
+    policy.run(policy.model.text(instruction[:9]))
     context += instruction[:9].tolist()
     steps = policy.say(24)
     drafts = iter(ops.logits)

@@ -34,7 +34,7 @@ def row_by_row(policy, count: int) -> list[int]:
     for _ in range(count):
         newest = policy.buffers["condition"][int(policy.buffers["condition_rows"]) - 1]
         said.append(int((policy.buffers["embed_tokens"] @ newest).argmax()))
-        policy.run(policy.model.prompt_to_say(np.array(said[-1:])))
+        policy.run(policy.model.text(np.array(said[-1:])))
     return said
 
 
@@ -126,7 +126,7 @@ def test_what_is_said_is_a_segment_like_any_other(tmp_path: Path, live) -> None:
     policy.empty()
     policy.run(policy.model.instruct(np.arange(65, 90)))
     policy.run(policy.model.observe(policy.observation(0), np.arange(3)))
-    policy.run(policy.model.prompt_to_say(said))
+    policy.run(policy.model.text(said))
     policy.run(policy.model.instruct(np.arange(100, 120)))
     assert_close(spoken, live_state(policy))
 
