@@ -19,7 +19,7 @@ from flashrt_ros.policy.state import session_buffers
 from flashrt_ros.policy.tokenizer import Tokenizer
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 from flashrt_ros.runtime.manifest import Manifest
-from flashrt_ros.runtime.plan import Plan
+from flashrt_ros.runtime.plan import Plan, Work
 
 Progress = Callable[[str], None]
 
@@ -114,8 +114,10 @@ def warm_up(plan: Plan, model: Hybrid) -> None:
     for count in range(config.max_instruction_tokens, 0, -1):
         tokens = np.zeros(count, np.int64)
         segments = [step for work in (model.instruct(tokens), model.observe(seen, tokens)) for step in work.steps]
-        drawn = [work for work in (model.act(), model.sample(0, 0)) if not cold.isdisjoint(s.stage for s in work.steps)]
-        steps = [*segments, *(step for work in drawn for step in work.steps)]
+        say = Work((model.speech.begin(), model.speech.step((), model.speech.rows, 0)))
+        others = (model.act(), model.sample(0, 0), say)
+        behind = [work for work in others if not cold.isdisjoint(s.stage for s in work.steps)]
+        steps = [*segments, *(step for work in behind for step in work.steps)]
         if cold.isdisjoint(step.stage for step in steps):
             continue
         for step in steps:
