@@ -3,7 +3,8 @@
 // The gated delta rule (arXiv 2412.06464) row by row, exact in float32:
 //   S = e^g S;  S = S + k (beta (v - S^T k))^T;  out = S^T q,  with k = k / |k| and q = q / (|q| sqrt(DK)).
 // q, k [n, k_heads, DK], v, out [n, v_heads, dv], beta, g float32 [n, v_heads], state float32 [v_heads, DK, dv]; rows
-// from *length on are padding. A warp holds 8 columns of a state in registers and needs no other: lane l has columns
+// from *length on are padding; without a length all n count, and the state stays. Without `out` the state alone moves.
+// A warp holds 8 columns of a state in registers and needs no other: lane l has columns
 // 4 (l % 2) to 4 (l % 2) + 3 of the DK / 16 rows from l / 2 * (DK / 16) on. Grid: (dv / 16, v_heads), two warps a block.
 #include "common.cuh"
 
@@ -62,7 +63,7 @@ template <int ROWS> struct Row {
 
 template <typename T, int DK>
 __device__ void delta_rule(const T* q, const T* k, const T* v, const float* beta, const float* g, float* state,
-                           const int64* length, T* out, int dv, int group, int q_row, int k_row, int v_row) {
+                           const int64* length, T* out, int dv, int group, int q_row, int k_row, int v_row, int n) {
   constexpr int ROWS = DK / GROUPS;
   const int lane = threadIdx.x % WARP, head = blockIdx.y, heads = gridDim.y;
   const int column = (blockIdx.x * blockDim.x + threadIdx.x) / WARP * 8 + lane % 2 * COLUMNS;
@@ -73,7 +74,7 @@ __device__ void delta_rule(const T* q, const T* k, const T* v, const float* beta
   k += head / group * DK + first;
   v += head * dv + column;
   state += ((int64)head * DK + first) * dv + column;
-  const int live = (int)*length;
+  const int live = length == nullptr ? n : (int)*length;
   if (live <= 0) return;
   float s[ROWS][COLUMNS];
 #pragma unroll
@@ -106,13 +107,14 @@ __device__ void delta_rule(const T* q, const T* k, const T* v, const float* beta
 #pragma unroll
       for (int r = 0; r < ROWS; ++r) s[r][c] = row.decay * s[r][c] + row.k[r] * delta;
     }
-    if (lane < 2) {
+    if (lane < 2 && out != nullptr) {
       Pack<T, COLUMNS> pack;
 #pragma unroll
       for (int c = 0; c < COLUMNS; ++c) pack.x[c] = from_float<T>(y[c]);
       *reinterpret_cast<Pack<T, COLUMNS>*>(out + ((int64)i * heads + head) * dv + column) = pack;
     }
   }
+  if (length == nullptr) return;
 #pragma unroll
   for (int i = 0; i < ROWS; ++i)
     *reinterpret_cast<float4*>(state + i * dv) = make_float4(s[i][0], s[i][1], s[i][2], s[i][3]);
@@ -121,8 +123,8 @@ __device__ void delta_rule(const T* q, const T* k, const T* v, const float* beta
 #define DELTA_RULE(NAME, T, DK)                                                                                        \
   extern "C" __global__ void __launch_bounds__(2 * WARP)                                                               \
       NAME(const T* q, const T* k, const T* v, const float* beta, const float* g, float* state, const int64* length,  \
-           T* out, int dv, int group, int q_row, int k_row, int v_row) {                                              \
-    delta_rule<T, DK>(q, k, v, beta, g, state, length, out, dv, group, q_row, k_row, v_row);                          \
+           T* out, int dv, int group, int q_row, int k_row, int v_row, int n) {                                       \
+    delta_rule<T, DK>(q, k, v, beta, g, state, length, out, dv, group, q_row, k_row, v_row, n);                       \
   }
 DELTA_RULE(delta_rule_f32_d32, float, 32)
 DELTA_RULE(delta_rule_f32_d64, float, 64)
