@@ -16,7 +16,7 @@ from flashrt_ros.models.reference.dense import Activation, Dense
 from flashrt_ros.runtime.cuda.cublaslt import ALIGNMENT, CublasLt, Problem
 from flashrt_ros.runtime.cuda.launcher import KernelLauncher
 
-FEW_ROWS = 16
+FEW_ROWS = 8
 """Up to here few_rows_linear.cu is the faster one."""
 
 SOME_ROWS = 64
@@ -135,7 +135,7 @@ class CudaLinear(CudaBase):
         return self._cublaslt.describe()
 
     def _few_rows(self, call: _Call) -> None:
-        kernel = f"few_rows_linear_{_suffix(call.out)}_{_few_tiles(call.x)}"
+        kernel = f"few_rows_linear_{_suffix(call.out)}"
         grid = self._few_grid(call.w.shape[0], _FEW_HEIGHT)
         self.cuda.launch("few_rows_linear", kernel, grid, _THREADS, *call.arguments(), shared=_FEW_SHARED)
 
@@ -143,8 +143,7 @@ class CudaLinear(CudaBase):
         (n, k), m = x.shape, out.shape[1]
         arguments = (x, gain, w, out, n, m, k, _stride(x), _stride(out), eps)
         grid = self._few_grid(m, _FEW_HEIGHT // 2 if kind == "gated" else _FEW_HEIGHT)
-        kernel = f"few_rows_{kind}_{_few_tiles(x)}"
-        self.cuda.launch("few_rows_linear", kernel, grid, _THREADS, *arguments, shared=_FEW_SHARED)
+        self.cuda.launch("few_rows_linear", f"few_rows_{kind}", grid, _THREADS, *arguments, shared=_FEW_SHARED)
 
     def _few_grid(self, m: int, height: int) -> int:
         """One block a multiprocessor, so that the next kernel's fit beside them and read ahead."""
@@ -238,11 +237,6 @@ def _stride(x: Tensor) -> int:
 
 def _suffix(out: Tensor) -> str:
     return "bf16" if out.dtype == torch.bfloat16 else "f32"
-
-
-def _few_tiles(x: Tensor) -> int:
-    """Tiles of 8 rows that a kernel of kernels/few_rows_linear.cu is compiled for."""
-    return 1 if x.shape[0] <= 8 else 2
 
 
 def _tiles(n: int) -> int:
