@@ -12,8 +12,9 @@
 // the order in which its lanes want them (pieces.cuh), into a ring of its own in shared memory, so no barrier stands
 // between memory and arithmetic. Warps' sums are added in the order of the warps.
 //
-// The norm is a scale of the finished sum: x * gain is rounded, 1 / rms(x) multiplies the product.
-// Grid: any number of blocks, 256 threads; dynamic shared memory: WARPS * SLOTS * SLOT_BYTES = 64 KiB.
+// The norm is a scale of the finished sum: x * gain is rounded, 1 / rms(x) multiplies the product. It takes no more
+// columns than warps hold, k <= WARPS * AHEAD * STEP = 2048.
+// Grid: any number of blocks, 256 threads; dynamic shared memory: RING_BYTES, with a norm 8 KiB more.
 #include "linear.cuh"
 #include "pieces.cuh"
 
@@ -21,7 +22,8 @@ constexpr int WARPS = 8, THREADS = WARPS * WARP;
 constexpr int ROWS = 8;
 constexpr int STEP = 2 * PIECE;              // columns that a warp takes at once
 constexpr int SLOT_BYTES = 4 * PIECE_BYTES;  // 16 rows of them
-constexpr int SLOTS = 4;
+constexpr int SLOTS = 5;
+constexpr int RING_BYTES = WARPS * SLOTS * SLOT_BYTES;
 constexpr int AHEAD = 4;                     // steps whose columns of x a warp holds
 constexpr int PAD = 20;                      // floats between columns of sums: lanes meet in no bank
 
@@ -42,7 +44,7 @@ struct Stream {
       for (int i = 0; i < 4; i++) {
         const int upper = i / 2, g = i % 2 * 4 + lane / 8;
         const int r = min(up ? tile * 8 + g : tile * 16 + upper * 8 + g, m - 1) + upper * up;
-        copy_async(ring + slot * SLOT_BYTES + (upper * 2 + half) * PIECE_BYTES + ((g * 4 + t) ^ (half * 4)) * 16,
+        copy_weights(ring + slot * SLOT_BYTES + (upper * 2 + half) * PIECE_BYTES + ((g * 4 + t) ^ (half * 4)) * 16,
                    w + (int64)r * k + column, column < k);
       }
       step += WARPS;
@@ -84,33 +86,51 @@ __device__ void few_rows(const bf16* x, const float* gain, const bf16* w, const 
   const int first = static_cast<int>((int64)blockIdx.x * tiles / gridDim.x);
   const int last = static_cast<int>((int64)(blockIdx.x + 1) * tiles / gridDim.x);
   Stream stream{w, ring + warp * SLOTS * SLOT_BYTES, m, k, GATED ? m : 0, first, count > 0 ? last : first, warp};
+  // The gains of this warp's columns, in the order of its steps.
+  float* const gains = reinterpret_cast<float*>(ring + RING_BYTES) + warp * AHEAD * STEP;
   let_next_start();
+  if constexpr (NORM) {
+    for (int i = 0; i < AHEAD; i++) {
+      const int column = (warp + i * WARPS) * STEP + lane * 4;
+      if (lane < STEP / 4) copy_async(gains + i * STEP + lane * 4, gain + column, column < k);
+    }
+  }
 #pragma unroll
   for (int slot = 0; slot < SLOTS - 1; slot++) stream.issue(slot);
   wait_for_inputs();
   const int live = live_rows(rows, n);
 
+  // Rows that do not count may hold anything: a row of x reaches one row of out alone.
   uint4 b[AHEAD][2];
-  float square = 0.0f;
-  const auto load_columns = [&](uint4(&b)[2], int index, bool squared) {
+  const bf16* const row = x + (int64)min(g, n - 1) * ldx + t * 8;
+  const auto load_columns = [&](uint4(&b)[2], int index) {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-      const int column = (warp + index * WARPS) * STEP + half * PIECE + t * 8;
-      b[half] = make_uint4(0, 0, 0, 0);
-      if (g < live && column < k) {
-        b[half] = *reinterpret_cast<const uint4*>(x + (int64)g * ldx + column);
-        if constexpr (NORM) {
-          float more = 0.0f;
-          b[half] = scaled(b[half], gain + column, more);
-          if (squared) square += more;
-        }
-      }
+      const int column = (warp + index * WARPS) * STEP + half * PIECE;
+      b[half] = column + t * 8 < k ? *reinterpret_cast<const uint4*>(row + column) : make_uint4(0, 0, 0, 0);
     }
   };
 #pragma unroll
-  for (int i = 0; i < AHEAD; i++) load_columns(b[i], i, true);
+  for (int i = 0; i < AHEAD; i++) load_columns(b[i], i);
+  float square = 0.0f;
+  if constexpr (NORM) {
+    wait_for_copies<SLOTS - 2>();
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < AHEAD; i++)
+#pragma unroll
+      for (int half = 0; half < 2; half++)
+        b[i][half] = scaled(b[i][half], gains + i * STEP + half * PIECE + t * 8, square);
+    square += __shfl_xor_sync(0xffffffffu, square, 1);
+    square += __shfl_xor_sync(0xffffffffu, square, 2);
+    if (t == 0) squares[warp][g] = square;
+  }
+  const int out_row = threadIdx.x / height, r = threadIdx.x % height;
   int slot = 0, next = SLOTS - 1;
   for (int tile = first; tile < last; tile++) {
+    const int column = tile * height + r;
+    const bool writes = out_row < live && column < m;
+    const float addend = writes ? epilogue.addend(out_row, column) : 0.0f;
     float sum[2][4] = {};
     for (int begin = 0; begin < count; begin += AHEAD) {
 #pragma unroll
@@ -125,37 +145,29 @@ __device__ void few_rows(const bf16* x, const float* gain, const bf16* w, const 
         next = slot, slot = slot + 1 == SLOTS ? 0 : slot + 1;
 #pragma unroll
         for (int half = 0; half < 2; half++) multiply_pieces(sum[half], a[0][half], a[1][half], b[i][half]);
-        if (count > AHEAD) {  // else these columns serve every tile
+        if (!NORM && count > AHEAD) {  // else these columns serve every tile
           const bool again = begin + i + AHEAD >= count;
-          if (!again || tile + 1 < last) load_columns(b[i], again ? i : begin + i + AHEAD, tile == first && !again);
+          if (!again || tile + 1 < last) load_columns(b[i], again ? i : begin + i + AHEAD);
         }
       }
     }
     float(&mine)[WARPS][ROWS * PAD] = sums[tile % 2];
 #pragma unroll
     for (int i = 0; i < 4; i++) mine[warp][(2 * t + i % 2) * PAD + g + i / 2 * 8] = sum[0][i] + sum[1][i];
-    if (NORM && tile == first) {
-      square += __shfl_xor_sync(0xffffffffu, square, 1);
-      square += __shfl_xor_sync(0xffffffffu, square, 2);
-      if (t == 0) squares[warp][g] = square;
-    }
     __syncthreads();
-    for (int i = threadIdx.x; i < live * height; i += THREADS) {
-      const int row = i / height, r = i % height, column = tile * height + r;
-      if (column >= m) continue;
-      float total = 0.0f, above = 0.0f, power = 0.0f;
+    if (!writes) continue;
+    float total = 0.0f, above = 0.0f, power = 0.0f;
 #pragma unroll
-      for (int other = 0; other < WARPS; other++) {
-        total += mine[other][row * PAD + r];
-        if constexpr (GATED) above += mine[other][row * PAD + r + 8];
-        if constexpr (NORM) power += squares[other][row];
-      }
-      if constexpr (NORM) {
-        const float scale = rsqrtf(power / static_cast<float>(k) + eps);
-        total *= scale, above *= scale;
-      }
-      epilogue(row, column, GATED ? silu(total) * above : total);
+    for (int other = 0; other < WARPS; other++) {
+      total += mine[other][out_row * PAD + r];
+      if constexpr (GATED) above += mine[other][out_row * PAD + r + 8];
+      if constexpr (NORM) power += squares[other][out_row];
     }
+    if constexpr (NORM) {
+      const float scale = rsqrtf(power / static_cast<float>(k) + eps);
+      total *= scale, above *= scale;
+    }
+    epilogue(out_row, column, GATED ? silu(total) * above : total, addend);
   }
   wait_for_copies<0>();
 }
