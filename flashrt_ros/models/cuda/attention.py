@@ -76,11 +76,12 @@ class CudaAttend(CudaBase):
             shared=kernel.shared,
         )
         if splits > 1:
+            lanes = next(lanes for lanes in (1, 2, 4, 8, 16) if splits <= 8 * lanes or lanes == 16)
             self.cuda.launch(
                 "attend_cache",
                 "attend_cache_combine_bf16",
-                (packed, kv_heads, -(-width // 64)),
-                (16, 16),
+                (-(-packed * lanes // 16), kv_heads, -(-width // 64)),
+                (16, lanes, 16 // lanes),
                 *(position, length, gate, out, parts, stats),
                 *(n, *sizes, splits, kernel.rows),
             )
