@@ -35,7 +35,9 @@ template <typename T, int VEC, int ITEMS> struct Part {
   }
 };
 
-template <typename G, int VEC, int ITEMS> __device__ void prefetch_row(const G* row, int width) {
+// By one block, as all want the same.
+template <typename G, int VEC, int ITEMS> __device__ void prefetch_row(const G* row, int width, int block = 0) {
+  if (blockIdx.x != block) return;
 #pragma unroll
   for (int item = 0; item < ITEMS; ++item) {
     const int index = Part<G, VEC, ITEMS>::index(item);
@@ -96,8 +98,8 @@ __device__ void ada_norm(const T* x, const T* table, const int64* step, T* out, 
                          int table_stride, int steps, int out_stride, float eps) {
   let_next_start();
   for (int i = 0; i < steps; ++i) {
-    prefetch_row<T, VEC, ITEMS>(table + int64(i) * table_stride, width);
-    prefetch_row<T, VEC, ITEMS>(table + int64(i) * table_stride + width, width);
+    prefetch_row<T, VEC, ITEMS>(table + int64(i) * table_stride, width, i);
+    prefetch_row<T, VEC, ITEMS>(table + int64(i) * table_stride + width, width, i);
   }
   wait_for_inputs();
   const T* gain = table + *step * table_stride;
