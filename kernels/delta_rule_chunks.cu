@@ -40,16 +40,20 @@ __device__ inline void multiply_parts(float (&sum)[4], const uint2 (&x)[3][4][WA
       left[k][part][0] = low.x, left[k][part][1] = low.y, left[k][part][2] = high.x, left[k][part][3] = high.y;
     }
   }
-  float share[2][2][4] = {};  // of 16 rows each, of the greatest product and the others
+  float share[2][PARTS][4] = {};  // of 16 rows each, by how small the products are
 #pragma unroll
   for (int order = PARTS - 1; order >= 0; --order)
 #pragma unroll
     for (int j = 0; j <= order; ++j) {
-      multiply_add(share[0][order == 0], left[0][order - j], right[j][0], right[j][1]);
-      if (unit >= 2) multiply_add(share[1][order == 0], left[1][order - j], right[j][2], right[j][3]);
+      multiply_add(share[0][order], left[0][order - j], right[j][0], right[j][1]);
+      if (unit >= 2) multiply_add(share[1][order], left[1][order - j], right[j][2], right[j][3]);
     }
 #pragma unroll
-  for (int e = 0; e < 4; ++e) sum[e] = (share[0][1][e] + share[1][1][e]) + (share[0][0][e] + share[1][0][e]);
+  for (int e = 0; e < 4; ++e) {
+    sum[e] = share[0][PARTS - 1][e] + share[1][PARTS - 1][e];
+#pragma unroll
+    for (int order = PARTS - 2; order >= 0; --order) sum[e] += share[0][order][e] + share[1][order][e];
+  }
 }
 
 __device__ inline float4 operator+(float4 a, float4 b) { return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w); }
@@ -62,22 +66,21 @@ template <int DK> struct Walk {
   uint2 change[3][UNITS][WARP];            // parts of (u T) X
   Stage<DK> stages[STAGES];
 
-  // This warp's share of S^T K^T and S^T Q^T.
-  __device__ void dot(const Stage<DK>& in, const float (&s)[2][4]) {
+  // This warp's share of S^T times the keys' or queries' transpose, S^T in parts.
+  __device__ void dot(const unsigned (&parts)[3][4], const bf16* rows, int first_tile) {
     const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-    unsigned left[3][4], right[4][4];
-    split_left(left, s[0], s[1]);
+    unsigned right[2][4];
+    float sum[UNITS][4] = {};
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
-      load_right_transposed<pitch<DK>()>(
-          right[i], (i < 2 ? in.keys : in.queries) + i % 2 * 16 * pitch<DK>() + warp * 16);
-    float sum[2 * UNITS][4] = {};
+    for (int i = 0; i < 2; ++i)
+      load_right_transposed<pitch<DK>()>(right[i], rows + i * 16 * pitch<DK>() + warp * 16);
 #pragma unroll
     for (int part = 2; part >= 0; --part)
 #pragma unroll
-      for (int i = 0; i < 2 * UNITS; ++i) multiply_add(sum[i], left[part], right[i / 2][i % 2 * 2], right[i / 2][i % 2 * 2 + 1]);
+      for (int i = 0; i < UNITS; ++i) multiply_add(sum[i], parts[part], right[i / 2][i % 2 * 2], right[i / 2][i % 2 * 2 + 1]);
 #pragma unroll
-    for (int i = 0; i < 2 * UNITS; ++i) partial[warp][i][lane] = make_float4(sum[i][0], sum[i][1], sum[i][2], sum[i][3]);
+    for (int i = 0; i < UNITS; ++i)
+      partial[warp][first_tile + i][lane] = make_float4(sum[i][0], sum[i][1], sum[i][2], sum[i][3]);
   }
 
   __device__ float4 total(int tile) const {
@@ -116,13 +119,11 @@ template <int DK> struct Walk {
     store_left(change, unit, d[0], d[1], d[2], d[3]);
   }
 
-  // The output of eight rows. `out` is that of the first; `live` of them are written.
-  __device__ void write(const Stage<DK>& in, int unit, bf16* out, int stride, int live) const {
+  // The output of eight rows, y being their share of (P T) X. `out` is that of the first; `live` of them are written.
+  __device__ void write(const Stage<DK>& in, const float (&y)[4], int unit, bf16* out, int stride, int live) const {
     const int lane = threadIdx.x % WARP, row = lane % 4 * 2, column = lane / 4;
     const float4 of_q = total(UNITS + unit);
     const float2 e = *reinterpret_cast<const float2*>(in.prepared.e + unit * 8 + row);
-    float y[4];
-    multiply_parts(y, error, in.prepared.p, unit);
     out += (int64)row * stride + column;
     if (row < live) {
       out[0] = __float2bfloat16_rn(e.x * of_q.x + y[0]);
@@ -226,21 +227,41 @@ __device__ void chunks(const bf16* q, const bf16* k, const bf16* v, const Prepar
 #pragma unroll
     for (int e = 0; e < 4; ++e) s[i][e] = state[(int64)(i * 8 + e % 2) * dv + e / 2 * 8];
   __syncthreads();
+  // Some warps find X and what it changes, the others meanwhile the output; with fewer warps each does both.
+  constexpr int OWN = WARPS < UNITS ? UNITS / WARPS : 1;
+  const bool corrects = warp < UNITS, writes = warp >= WARPS - UNITS;
   for (int chunk = 0; chunk < used; ++chunk) {
     const Stage<DK>& in = walk.stages[chunk % STAGES];
-    walk.dot(in, s);
+    unsigned parts[3][4];
+    float y[OWN][4];
+    split_left(parts, s[0], s[1]);
+    walk.dot(parts, in.keys, 0);
     __syncthreads();
-    for (int unit = warp; unit < UNITS; unit += WARPS) walk.find_error(in, unit);
+    if (corrects) {
+#pragma unroll
+      for (int i = 0; i < OWN; ++i) walk.find_error(in, warp + i * WARPS);
+    } else {
+      walk.dot(parts, in.queries, UNITS);
+    }
     __syncthreads();
-    for (int task = warp; task < 2 * UNITS; task += WARPS) {
-      const int unit = task % UNITS, row = chunk * CHUNK + unit * 8;
-      if (task < UNITS)
-        walk.find_change(in, unit);
-      else
-        walk.write(in, unit, out + (int64)row * out_row, out_row, live - row);
+    if (corrects) {
+#pragma unroll
+      for (int i = 0; i < OWN; ++i) walk.find_change(in, warp + i * WARPS);
+      walk.dot(parts, in.queries, UNITS);
+    }
+    if (writes) {
+#pragma unroll
+      for (int i = 0; i < OWN; ++i) multiply_parts(y[i], walk.error, in.prepared.p, (warp + i * WARPS) % UNITS);
     }
     __syncthreads();
     walk.update(in, s);
+    if (writes) {
+#pragma unroll
+      for (int i = 0; i < OWN; ++i) {
+        const int unit = (warp + i * WARPS) % UNITS, row = chunk * CHUNK + unit * 8;
+        walk.write(in, y[i], unit, out + (int64)row * out_row, out_row, live - row);
+      }
+    }
   }
 #pragma unroll
   for (int i = 0; i < 2; ++i)
