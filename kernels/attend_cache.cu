@@ -96,7 +96,7 @@ template <int D, int ROW_WARPS, int KEY_WARPS> __device__ void attend_cache(Cach
   __syncthreads();
   float *y = reinterpret_cast<float*>(shared), *tops = reinterpret_cast<float*>(queries), *sums = tops + ROWS * KEY_WARPS;
   const int slot = key_warp * ROWS + row_warp * 16;
-  rows.store(y + slot * (D + 8), tops + slot, sums + slot);
+  rows.store(y + slot * (D + 8), tops + slot, sums + slot, c.packed_rows() - first_row - row_warp * 16);
   __syncthreads();
   store_rows<D, ROWS, KEY_WARPS, THREADS>(c, y, tops, sums, first_row);
 }
