@@ -19,14 +19,17 @@ template <int D, int ROWS, int THREADS> __device__ void load_queries(const Cache
   }
 }
 
-template <int D, int THREADS> __device__ void load_keys(const Cache& c, bf16* to, const bf16* cache, int tile) {
+template <int D, int THREADS> __device__ inline void load_keys(const Cache& c, bf16* to, const bf16* cache, int tile) {
+  constexpr int STEP = THREADS / (D / 8);
+  const int row = threadIdx.x / (D / 8), column = threadIdx.x % (D / 8) * 8, stride = c.kv_heads * c.d;
+  const int rows = column < c.d ? c.first + c.live - tile * KEY_TILE - row : 0;
+  const bf16* from = cache + (int64)(tile * KEY_TILE + row) * stride + blockIdx.y * c.d + column;
+  to += row * pitch<D>() + column;
 #pragma unroll
-  for (int i = 0; i < KEY_TILE * (D / 8) / THREADS; ++i) {
-    const int index = threadIdx.x + i * THREADS, row = index / (D / 8), column = index % (D / 8) * 8;
-    const int key = tile * KEY_TILE + row;
-    const bool valid = key < c.first + c.live && column < c.d;
-    const int64 from = ((int64)key * c.kv_heads + blockIdx.y) * c.d + column;
-    copy_async(to + row * pitch<D>() + column, valid ? cache + from : cache, valid);
+  for (int i = 0; i < KEY_TILE / STEP; ++i) {
+    const bool valid = i * STEP < rows;
+    copy_async(to + i * STEP * pitch<D>(), valid ? from : cache, valid);
+    from += STEP * stride;
   }
 }
 
@@ -114,43 +117,52 @@ ATTEND_CACHE(attend_cache_few_bf16_d64, 64, 1, 4, 2)
 ATTEND_CACHE(attend_cache_few_bf16_d128, 128, 1, 4, 2)
 ATTEND_CACHE(attend_cache_few_bf16_d256, 256, 1, 4, 2)
 
-// Adds what the splits left. Grid: (n * group, kv_heads); block: (d / 4, COMBINE_LANES); `tile` is the row tile that
-// the splits were made with, on which depends how many of them saw a key.
-constexpr int COMBINE_LANES = 4, MAX_COLUMNS = 64;
+// Adds what the splits left, COMBINE_LANES of them at a time. Grid: (n * group, kv_heads, d / 64, rounded up); block:
+// (16 times 4 columns, COMBINE_LANES). `tile` is the row tile that the splits were made with, on which depends how many
+// of them saw a key.
+constexpr int COMBINE_LANES = 16, COMBINE_COLUMNS = 16;
 
-extern "C" __global__ void attend_cache_combine_bf16(const int64* position, const int64* length, const bf16* gate,
-                                                     bf16* out, const float* parts, const float2* stats, int n,
-                                                     int heads, int kv_heads, int d, int gate_row, int gate_head,
-                                                     int splits, int tile) {
-  __shared__ float4 totals[COMBINE_LANES][MAX_COLUMNS];
+extern "C" __global__ void __launch_bounds__(COMBINE_COLUMNS* COMBINE_LANES)
+    attend_cache_combine_bf16(const int64* position, const int64* length, const bf16* gate, bf16* out,
+                              const float* parts, const float2* stats, int n, int heads, int kv_heads, int d,
+                              int gate_row, int gate_head, int splits, int tile) {
+  __shared__ float4 totals[COMBINE_LANES][COMBINE_COLUMNS];
   __shared__ float sums[COMBINE_LANES];
   let_next_start();
   wait_for_inputs();
   Cache c{nullptr, nullptr, nullptr, gate, out, nullptr, nullptr, n, heads, kv_heads, d, gate_row, gate_head, splits};
   c.first = (int)*position;
   c.live = (int)*length;
-  const int packed = blockIdx.x, column = threadIdx.x * 4;
+  const int packed = blockIdx.x, column = (blockIdx.z * COMBINE_COLUMNS + threadIdx.x) * 4;
   if (packed >= c.packed_rows()) return;
   const int last = min((packed / tile + 1) * tile, c.packed_rows()) - 1, share = c.tiles_a_split();
   const int count = (c.tiles(last) + share - 1) / share;
   const int64 begin = ((int64)blockIdx.y * n * c.group() + packed) * splits;
+  stats += begin;
+  parts += begin * d;
   float top = -CUDART_INF_F, sum = 0.0f;
-  for (int split = 0; split < count; ++split) top = fmaxf(top, stats[begin + split].x);
+  for (int split = (threadIdx.y * COMBINE_COLUMNS + threadIdx.x) % WARP; split < count; split += WARP)
+    top = fmaxf(top, stats[split].x);
+  top = warp_max(top);
   float4 total = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-  for (int split = threadIdx.y; split < count; split += COMBINE_LANES) {
-    const float2 stat = stats[begin + split];
-    const float weight = exp2_approx(stat.x - top);
-    const float4 x = *reinterpret_cast<const float4*>(parts + (begin + split) * d + column);
-    total.x += weight * x.x;
-    total.y += weight * x.y;
-    total.z += weight * x.z;
-    total.w += weight * x.w;
-    sum += weight * stat.y;
+  if (column < d) {
+#pragma unroll 4
+    for (int split = threadIdx.y; split < count; split += COMBINE_LANES) {
+      const float2 stat = stats[split];
+      const float4 x = *reinterpret_cast<const float4*>(parts + (int64)split * d + column);
+      const float weight = exp2_approx(stat.x - top);
+      total.x += weight * x.x;
+      total.y += weight * x.y;
+      total.z += weight * x.z;
+      total.w += weight * x.w;
+      sum += weight * stat.y;
+    }
   }
   totals[threadIdx.y][threadIdx.x] = total;
   if (threadIdx.x == 0) sums[threadIdx.y] = sum;
   __syncthreads();
-  if (threadIdx.y > 0) return;
+  if (threadIdx.y > 0 || column >= d) return;
+#pragma unroll
   for (int lane = 1; lane < COMBINE_LANES; ++lane) {
     const float4 x = totals[lane][threadIdx.x];
     total.x += x.x;

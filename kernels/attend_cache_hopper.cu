@@ -28,13 +28,16 @@ __device__ inline void load_queries(const Cache& c, Tiles& to, int first_row) {
 
 __device__ inline void load_tile(const Cache& c, bf16 (&to)[BLOCKS][KEY_TILE * SWIZZLE_ROW], const bf16* cache,
                                  int tile) {
+  constexpr int STEP = THREADS / (D / 8);  // a multiple of 8: all rows of a thread are swizzled alike
+  const int row = threadIdx.x / (D / 8), column = threadIdx.x % (D / 8) * 8, stride = c.kv_heads * D;
+  const int rows = c.first + c.live - tile * KEY_TILE - row;
+  const bf16* from = cache + (int64)(tile * KEY_TILE + row) * stride + blockIdx.y * D + column;
+  bf16* at = to[column / SWIZZLE_ROW] + swizzled(row, column % SWIZZLE_ROW);
 #pragma unroll
-  for (int i = 0; i < KEY_TILE * (D / 8) / THREADS; ++i) {
-    const int row = threadIdx.x / (D / 8) + i * (THREADS / (D / 8)), column = threadIdx.x % (D / 8) * 8;
-    const int key = tile * KEY_TILE + row;
-    const bool valid = key < c.first + c.live;
-    const int64 from = ((int64)key * c.kv_heads + blockIdx.y) * D + column;
-    copy_async(to[column / SWIZZLE_ROW] + swizzled(row, column % SWIZZLE_ROW), valid ? cache + from : cache, valid);
+  for (int i = 0; i < KEY_TILE / STEP; ++i) {
+    const bool valid = i * STEP < rows;
+    copy_async(at + i * STEP * SWIZZLE_ROW, valid ? from : cache, valid);
+    from += STEP * stride;
   }
 }
 

@@ -8,15 +8,15 @@
 //
 // Weight rows are the rows of the m16n8k16 products, so that n is padded to 8 alone. Two groups of four warps take
 // turns at pieces of 32 columns, a warp 16 height rows; weights pass through lanes' own slots of shared memory, x is
-// shared by a group, both in the order in which lanes want them (async_copy.cuh). Where m gives too few blocks to fill
+// shared by a group, both in the order in which lanes want them (pieces.cuh). Where m gives too few blocks to fill
 // the GPU, the blocks of a cluster (sm_90 and later) share out k. Sums are added in the order of groups and ranks.
 // Grid: (ceil(rows of w / (64 height)) * cluster, ceil(n / 64)), clusters of (cluster, 1), 256 threads.
 // Dynamic shared memory: SHARED_KIB.
-#include "async_copy.cuh"
+// spills: tiled_linear_bf16_8_2 tiled_linear_f32_8_2 tiled_gated_8_2
 #include "linear.cuh"
+#include "pieces.cuh"
 
 constexpr int GROUPS = 2, WARPS = 4, GROUP_THREADS = WARPS * WARP, THREADS = GROUPS * GROUP_THREADS;
-constexpr int PIECE = 32;
 constexpr int SHARED_KIB = 96;
 
 __device__ inline void sync_group(int group) { asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(GROUP_THREADS) : "memory"); }
@@ -25,7 +25,7 @@ __device__ inline void sync_group(int group) { asm volatile("bar.sync %0, %1;" :
 __device__ inline void sync_cluster(int cluster) {
 #if __CUDA_ARCH__ >= 900
   if (cluster > 1) {
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
     return;
   }
 #endif
@@ -51,7 +51,7 @@ template <typename O, int TILES, int HEIGHT, bool GATED>
 __device__ void tiled(const bf16* x, const bf16* w, const Epilogue<bf16, O>& epilogue, const int64* rows, int n, int m,
                       int k, int ldx, int cluster) {
   constexpr int BLOCK = 64 * HEIGHT, OUTPUTS = GATED ? BLOCK / 2 : BLOCK, LINE = BLOCK + 4;
-  constexpr int W_BYTES = HEIGHT * 1024, GROUP_BYTES = WARPS * W_BYTES + TILES * 512;
+  constexpr int W_BYTES = HEIGHT * 2 * PIECE_BYTES, GROUP_BYTES = WARPS * W_BYTES + TILES * PIECE_BYTES;
   constexpr int STAGES = SHARED_KIB * 1024 / (GROUPS * GROUP_BYTES);
   static_assert(STAGES >= 3 && TILES * 8 * LINE * 4 <= SHARED_KIB * 1024, "shared memory");
   extern __shared__ __align__(128) unsigned char memory[];
@@ -79,7 +79,7 @@ __device__ void tiled(const bf16* x, const bf16* w, const Epilogue<bf16, O>& epi
       for (int i = 0; i < HEIGHT; i++)
 #pragma unroll
         for (int upper = 0; upper < 2; upper++)
-          copy_async(slot + (i * 2 + upper) * 512, w + (int64)mine[i][upper] * 8 + column, column + t * 8 < k);
+          copy_async(slot + (i * 2 + upper) * PIECE_BYTES, w + (int64)mine[i][upper] * 8 + column, column + t * 8 < k);
     }
   };
   let_next_start();
@@ -92,12 +92,12 @@ __device__ void tiled(const bf16* x, const bf16* w, const Epilogue<bf16, O>& epi
   const bf16* const first = x + (int64)(row0 + warp * 8 + g) * ldx + t * 8;
   const auto fetch_rows = [&](int index, int stage) {
     const int column = (begin + index * GROUPS + group) * PIECE;
-    unsigned char* const slot = stage0 + stage * GROUPS * GROUP_BYTES + WARPS * W_BYTES + warp * 512;
+    unsigned char* const slot = stage0 + stage * GROUPS * GROUP_BYTES + WARPS * W_BYTES + warp * PIECE_BYTES;
     if (index < count) {
 #pragma unroll
       for (int j = 0; j < TILES; j += WARPS) {
         const bool inside = (j + warp) * 8 + g < live && column + t * 8 < k;
-        if (j + warp < TILES) copy_async(slot + j * 512, first + (int64)(j * 8) * ldx + column, inside);
+        if (j + warp < TILES) copy_async(slot + j * PIECE_BYTES, first + (int64)(j * 8) * ldx + column, inside);
       }
     }
     commit_copies();
@@ -119,12 +119,12 @@ __device__ void tiled(const bf16* x, const bf16* w, const Epilogue<bf16, O>& epi
     const unsigned char* const slot = stage0 + stage * GROUPS * GROUP_BYTES;
     uint4 a[HEIGHT][2];
 #pragma unroll
-    for (int i = 0; i < HEIGHT * 2; i++) a[i / 2][i % 2] = load16(slot + warp * W_BYTES + i * 512);
+    for (int i = 0; i < HEIGHT * 2; i++) a[i / 2][i % 2] = load_piece(slot + warp * W_BYTES + i * PIECE_BYTES);
 #pragma unroll
     for (int j = 0; j < TILES; j++) {
-      const uint4 b = load16(slot + WARPS * W_BYTES + j * 512);
+      const uint4 b = load_piece(slot + WARPS * W_BYTES + j * PIECE_BYTES);
 #pragma unroll
-      for (int i = 0; i < HEIGHT; i++) multiply(sum[i][j], a[i][0], a[i][1], b);
+      for (int i = 0; i < HEIGHT; i++) multiply_pieces(sum[i][j], a[i][0], a[i][1], b);
     }
     next = stage, stage = stage + 1 == STAGES ? 0 : stage + 1;
   }

@@ -12,6 +12,7 @@ from torch import Tensor
 from flashrt_ros.models.cuda.base import CudaBase
 
 _KEY_TILE = 64
+"""Keys of a step of kernels/attend_cache.cu."""
 _PLAIN_THREADS, _PLAIN_WIDTH = 256, 256
 _CACHE_WIDTHS, _WIDTHS = (64, 128, 256), (32, 48, 64, 80, 128)
 """Head sizes that there are bfloat16 kernels for; others are padded to the next."""
@@ -78,8 +79,8 @@ class CudaAttend(CudaBase):
             self.cuda.launch(
                 "attend_cache",
                 "attend_cache_combine_bf16",
-                (packed, kv_heads),
-                (width // 4, 4),
+                (packed, kv_heads, -(-width // 64)),
+                (16, 16),
                 *(position, length, gate, out, parts, stats),
                 *(n, *sizes, splits, kernel.rows),
             )
@@ -104,14 +105,15 @@ class CudaAttend(CudaBase):
             return
         padded = _padded("attend", width, _WIDTHS)
         many = batch * heads * -(-n // 64) >= self.cuda.multiprocessors // 2
-        kind, tile = ("", 64) if many else ("few_", 16)
+        keys_a_step = 128 if padded <= 64 else 64
+        kind, tile, threads = ("", 64, 256) if many else ("few_", 16, 2 * keys_a_step)
         self.cuda.launch(
             "attend",
             f"attend_{kind}bf16_d{padded}",
             (-(-n // tile), heads, batch),
-            128,
+            threads,
             *arguments,
-            shared=(4 * _KEY_TILE + tile) * (padded + 8) * 2,
+            shared=(4 * keys_a_step + tile) * (padded + 8) * 2,
         )
 
 

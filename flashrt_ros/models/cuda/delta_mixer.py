@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from flashrt_ros.models.cuda.base import CudaBase
-from flashrt_ros.models.cuda.layout import ACCESS, expect, rows_of, type_name
+from flashrt_ros.models.cuda.layout import expect, rows_of, type_name
 from flashrt_ros.models.reference.composites import Composites
 
-_MOST_ROWS = 8
+_ROWS = (1, 2, 4, 8)
+"""Rows that kernels are compiled for."""
 _WIDTHS = (64, 128)
 """Of a head's keys and values, which are equally wide."""
 
@@ -38,8 +39,7 @@ class CudaDeltaMixer(CudaBase, Composites):
         """See Composites.delta_mixer; with few rows those of `out` from `length` on stay."""
         op, n, (heads, k_width, width) = "delta_mixer", x.shape[0], state.shape
         alike = k_width == width and x.shape[1] == 3 * heads * width
-        aligned = z.data_ptr() % ACCESS == 0 and z.stride(0) * z.element_size() % ACCESS == 0
-        if n > _MOST_ROWS or width not in _WIDTHS or not (alike and aligned):
+        if n > _ROWS[-1] or width not in _WIDTHS or not alike:
             super().delta_mixer(x, w, conv_state, length, b, a, a_log, dt_bias, z, gain, state, out, eps)
             return
         expect(op, x.dtype, w=w, conv_state=conv_state, gain=gain, out=out, z=z[0])
@@ -48,6 +48,6 @@ class CudaDeltaMixer(CudaBase, Composites):
         strides = [rows_of(op, part)[1] for part in (x, b, a)]
         if strides[1] != strides[2]:
             raise TypeError(f"{op}: rows of b are {strides[1]} elements apart, those of a {strides[2]}")
-        kernel = f"{op}_{type_name(op, x, b, a)}_{width}"
+        kernel = f"{op}_{type_name(op, x, b, a)}_{width}_{next(rows for rows in _ROWS if rows >= n)}"
         tensors = (x, w, conv_state, length, b, a, a_log, dt_bias, z, gain, state, out)
         self.cuda.launch("delta_mixer", kernel, heads, 4 * width, *tensors, n, *strides[:2], z.stride(0), eps)
