@@ -47,7 +47,7 @@ class RandomCheckpoint(Checkpoint):
     def read(self, name: str) -> Tensor:
         """Draw the tensor, float32."""
         device = "cpu" if name in self._derived_from else self._device
-        generator = torch.Generator(device).manual_seed(self._seed << 32 | zlib.crc32(name.encode()))
+        generator = torch.Generator(device).manual_seed(zlib.crc32(f"{self._seed} {name}".encode()))
         return random_tensor(name, self.shapes[name], generator)
 
     def digests(self) -> dict[str, str]:
