@@ -29,7 +29,7 @@ from flashrt_ros.tools.bench.stages_ceilings import Ceilings, measure_ceilings
 from flashrt_ros.tools.bench.stages_clock import clock_of
 from flashrt_ros.tools.bench.stages_kernels import KernelRow, measure_kernels
 from flashrt_ros.tools.bench.stages_run import Rig, StageRow, measure_stages
-from flashrt_ros.tools.bench.stages_speeds import Speed, measure_speeds
+from flashrt_ros.tools.bench.stages_speeds import SEGMENT, Speed, measure_speeds
 from flashrt_ros.tools.bench.stages_verbs import Verb, Verbs
 
 _GIB = 1 << 30
@@ -77,7 +77,7 @@ def measure(options: argparse.Namespace, progress: Callable[[str], None]) -> Fig
         },
         ceilings=measure_ceilings(backend, clock, policy.model.dtype),
     )
-    most = config.max_rows - 2 * config.max_instruction_tokens
+    most = config.max_rows - SEGMENT - policy.model.rows_to_observe(0)
     lengths = sorted({min(length, most) for length in options.tokens})
     position = min(options.context, most)
     captures, free = backend.captures, _free(backend.name)

@@ -20,7 +20,10 @@ Run = Callable[[], object]
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Seconds of each repeat: `device` from the first to the last of the work there, `host` to ask for it."""
+    """Seconds of each repeat: `device` from the first to the last of the work there, `host` to ask for it.
+
+    They are of different repeats: the host asks an idle device, so that it waits for nothing.
+    """
 
     device: tuple[float, ...]
     host: tuple[float, ...]
@@ -45,7 +48,7 @@ class Clock(Protocol):
     """Measures work on one device."""
 
     def measure(self, work: Run, repeats: int, before: Run = ...) -> Times:
-        """Run `before` and `work` so many times, once more to warm up, and time `work`."""
+        """Run `before` and `work` so many times, after some to warm up, and time `work`."""
 
 
 def nothing() -> None:
@@ -68,6 +71,7 @@ class HostClock:
 
 _BALLAST = 512 << 20
 _LONGEST_HOLD = 4e-3
+_HOST_REPEATS = 10
 
 
 class GpuClock:
@@ -86,28 +90,31 @@ class GpuClock:
 
     def measure(self, work: Run, repeats: int, before: Run = nothing) -> Times:
         """As Clock."""
-        warm = self._once(work, before, 1)
-        self._wait()
-        fills = math.ceil(min(2 * warm[2], _LONGEST_HOLD) / self._filling) if self._filling else 1
-        timed = [self._once(work, before, fills) for _ in range(repeats)]
-        self._wait()
-        device = tuple(began.elapsed_time(ended) * 1e-3 for began, ended, _ in timed)
-        return Times(device, tuple(host for _, _, host in timed))
+        host = [self._ask(work, before) for _ in range(1 + min(repeats, _HOST_REPEATS))]
+        longest = min(2 * host[-1], _LONGEST_HOLD)
+        fills = math.ceil(longest / self._filling) if self._filling else 1
+        timed = [self._enqueue(work, before, fills) for _ in range(repeats)]
+        self._backend.fence()
+        return Times(tuple(began.elapsed_time(ended) * 1e-3 for began, ended in timed), tuple(host[1:]))
 
-    def _once(self, work: Run, before: Run, fills: int) -> tuple[torch.cuda.Event, torch.cuda.Event, float]:
+    def _ask(self, work: Run, before: Run) -> float:
+        before()
+        self._backend.fence()
+        started = time.perf_counter()
+        work()
+        asked = time.perf_counter() - started
+        self._backend.fence()
+        return asked
+
+    def _enqueue(self, work: Run, before: Run, fills: int) -> tuple[torch.cuda.Event, torch.cuda.Event]:
         began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         before()
         for _ in range(fills):
             self._ballast.zero_()
         began.record()
-        started = time.perf_counter()
         work()
-        host = time.perf_counter() - started
         ended.record()
-        return began, ended, host
-
-    def _wait(self) -> None:
-        self._backend.fence()
+        return began, ended
 
 
 def clock_of(backend: Backend) -> Clock:

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from flashrt_ros.runtime.plan import Step
-from flashrt_ros.tools.bench.stages_run import Rig
+from flashrt_ros.tools.bench.stages_run import Rig, stage_work
 
 _REPEATS = 3
 """The denoising has four steps, and `place` is called before the first repeat alone."""
@@ -32,28 +31,20 @@ class KernelRow:
 def measure_kernels(rig: Rig, position: int) -> list[KernelRow]:
     """Profile each stage on a GPU behind `position` rows, the most expensive kernels first."""
     found = []
-    for stage in rig.model.stages():
-        steps = [
-            step for step in (*rig.observe()[:1], *_appends(rig), *rig.model.act().steps) if step.stage == stage.name
-        ]
-        if not steps:
-            continue
+    stages = {stage.name: stage for stage in rig.model.stages()}
+    for step, _ in stage_work(rig, position):
         rig.place(position)
-        rig.run(steps[:1])  # sets its inputs
+        rig.run([*rig.observe(), step])  # sets the inputs and the conditioning of the step
         rig.place(position)
-        rig.plan.fence()
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        rig.check()
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA], acc_events=True) as profile:
             for _ in range(_REPEATS):
-                stage.run(rig.plan.backend.ops, rig.plan.buffers)
-            torch.cuda.synchronize()
+                stages[step.stage].run(rig.plan.backend.ops, rig.plan.buffers)
+            rig.plan.fence()
         rows = [
-            KernelRow(stage.name, event.key, event.count / _REPEATS, event.self_device_time_total * 1e-6 / _REPEATS)
+            KernelRow(step.stage, event.key, event.count / _REPEATS, event.self_device_time_total * 1e-6 / _REPEATS)
             for event in profile.key_averages()
             if event.self_device_time_total
         ]
         found += sorted(rows, key=lambda row: -row.seconds)
     return found
-
-
-def _appends(rig: Rig) -> list[Step]:
-    return [step for size in rig.model.stage_sizes for step in rig.text(size)]

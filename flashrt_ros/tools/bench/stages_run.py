@@ -99,21 +99,21 @@ class Rig:
 def measure_stages(
     rig: Rig, ceilings: Ceilings, position: int, repeats: int, progress: Callable[[str], None]
 ) -> list[StageRow]:
-    """Measure each stage behind `position` rows; observations have been appended there."""
-    rig.run(rig.observe())
-    condition = int(rig.plan.buffers["condition_rows"])
+    """Measure each stage behind `position` rows, the head's with the conditioning of an observation."""
     found = []
-    for step, work in _stages(rig, position, condition):
+    for step, work in stage_work(rig, position):
         progress(f"stage {step.stage}")
+        rig.place(position)
+        rig.run(rig.observe())
         times = rig.measure([step], repeats, position)
         floor = ceilings.seconds(work.nbytes, work.operations)
         found.append(StageRow(step.stage, times.p50, times.p99, times.host_p50, work.nbytes, work.operations, floor))
     return found
 
 
-def _stages(rig: Rig, position: int, condition: int) -> list[tuple[Step, Work]]:
-    """A step of each stage that moves more than a few bytes, and its work."""
-    work, encode = rig.work, rig.observe()[0]
+def stage_work(rig: Rig, position: int) -> list[tuple[Step, Work]]:
+    """A step of each stage that moves more than a few bytes, and its work behind `position` rows."""
+    work, encode, condition = rig.work, rig.observe()[0], rig.model.rows_to_observe(0)
     appends = []
     for size in rig.model.stage_sizes:
         (step,) = rig.text(size)
