@@ -11,20 +11,20 @@ conditions, nor services whose handlers are coroutines.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
+import rclpy.task
 from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.exceptions import InvalidHandle
 from rclpy.executors import Executor, ExternalShutdownException
 from rclpy.guard_condition import GuardCondition
 from rclpy.impl.implementation_singleton import rclpy_implementation
 from rclpy.subscription import Subscription
-from rclpy.task import Future
 from rclpy.waitable import NumberOfEntities
 
 if TYPE_CHECKING:
@@ -35,11 +35,22 @@ _FOR_EVER = -1
 _NO_HEADER = (None, None)
 
 
+class Future(rclpy.task.Future):
+    """A future that tells the executor that a coroutine waits for it, so that it need not ask the coroutine."""
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """Wait until it is done. Raises what it was completed with."""
+        while not _is_over(self):
+            yield self
+        return self.result()
+
+
 class LeanExecutor(Executor):
     """Runs everything that is ready, one after the other, in the thread that spins it.
 
     So a callback group has nothing to exclude; but a coroutine that waits lets others run meanwhile, and belongs to a
-    reentrant group. It is looked at again whenever the executor wakes up. What any callback raises ends `spin_once`.
+    reentrant group. It goes on when the future that it waits for is done; one that waits for something else is looked
+    at again whenever the executor wakes up. What any callback raises ends `spin_once`.
     """
 
     def __init__(self) -> None:
@@ -198,17 +209,20 @@ class LeanExecutor(Executor):
         self._call(waitable, waitable.execute, data)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Waiting:
-    """A coroutine that has begun. `then` takes its result."""
+    """A coroutine that has begun. `then` takes its result; `on` is what it waits for, as far as that is known."""
 
     coroutine: Coroutine[Any, None, Any]
     then: Callable[[Any], None] | None
+    on: object = None
 
     def step(self) -> bool:
         """Look whether it can go on. True: it has ended."""
+        if isinstance(self.on, rclpy.task.Future) and not _is_over(self.on):
+            return False
         try:
-            self.coroutine.send(None)
+            self.on = self.coroutine.send(None)
         except StopIteration as end:
             if self.then is not None:
                 self.then(end.value)
@@ -283,6 +297,10 @@ class _WaitSet:
                 continue  # it was destroyed already
             held.append(each)
         return held
+
+
+def _is_over(future: rclpy.task.Future) -> bool:
+    return bool(future.done() or future.cancelled())
 
 
 def _exists(entity: Any) -> bool:

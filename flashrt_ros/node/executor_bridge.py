@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 from rclpy.clock import Clock, ClockType
 from rclpy.exceptions import InvalidHandle
 from rclpy.node import Node
-from rclpy.task import Future
 
+from flashrt_ros.node.executor import Future
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 Result = TypeVar("Result")

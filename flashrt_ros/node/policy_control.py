@@ -9,9 +9,9 @@ from collections.abc import Callable
 from rclpy.duration import Duration
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
-from rclpy.task import Future
 
 from flashrt_ros.node import qos
+from flashrt_ros.node.executor import Future
 from flashrt_ros.node.executor_bridge import ExecutorBridge
 from flashrt_ros.node.interfaces import msg
 from flashrt_ros.node.stamps import to_nanoseconds

@@ -14,12 +14,12 @@ from rclpy.clock import Clock, ClockType
 from rclpy.executors import ExternalShutdownException
 from rclpy.node import Node
 from rclpy.parameter import Parameter
-from rclpy.task import Future
+from rclpy.task import Future as PlainFuture
 from rosgraph_msgs.msg import Clock as ClockMessage
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
-from flashrt_ros.node.executor import LeanExecutor
+from flashrt_ros.node.executor import Future, LeanExecutor
 
 STEADY = Clock(clock_type=ClockType.STEADY_TIME)
 
@@ -120,8 +120,9 @@ def test_what_another_thread_makes_or_asks_for_ends_the_wait(
     thread.join()
 
 
-def test_a_task_is_begun_later_and_its_future_has_its_result(executor: LeanExecutor, spin: Any) -> None:
-    gate = Future()
+@pytest.mark.parametrize("kind", [Future, PlainFuture])
+def test_a_task_is_begun_later_and_its_future_has_its_result(executor: LeanExecutor, spin: Any, kind: Any) -> None:
+    gate = kind()
 
     async def work(value: int) -> int:
         await gate
@@ -133,6 +134,45 @@ def test_a_task_is_begun_later_and_its_future_has_its_result(executor: LeanExecu
     gate.set_result(None)
     assert spin(future.done)
     assert future.result() == 2
+
+
+def test_a_coroutine_is_not_run_before_what_it_waits_for_is_done(executor: LeanExecutor, spin: Any) -> None:
+    class Counted(Future):
+        looks = 0
+
+        def __await__(self) -> Any:
+            waiting = super().__await__()
+            while True:
+                self.looks += 1
+                try:
+                    yield next(waiting)
+                except StopIteration as end:
+                    return end.value
+
+    async def work() -> Any:
+        return await gate
+
+    gate = Counted()
+    future = executor.create_task(work)
+    for _ in range(5):
+        executor.spin_once(0.0)
+    gate.set_result(3)
+    spin(future.done)
+    assert future.result() == 3
+    assert gate.looks == 2
+
+
+def test_a_coroutine_goes_on_when_what_it_waits_for_is_cancelled(executor: LeanExecutor, spin: Any) -> None:
+    async def work() -> str:
+        await gate
+        return "over"
+
+    gate = Future()
+    future = executor.create_task(work)
+    executor.spin_once(0.0)
+    gate.cancel()
+    spin(future.done)
+    assert future.result() == "over"
 
 
 def test_what_was_destroyed_by_the_callback_before_it_is_not_called(served: Node, spin: Any) -> None:
