@@ -55,7 +55,7 @@ class CapsuleFolder:
             raise storage(path, error) from error
         self.index.add(info)
         for victim in victims:
-            self.index.remove(victim)
+            self.index.evict(victim)
         return path
 
     def read(self, name: str, buffers: BufferSet, manifest: Manifest, foreign: bool = False) -> Capsule:

@@ -132,10 +132,21 @@ class FolderIndex:
 
     def remove(self, name: str) -> None:
         """Delete a capsule's file for good; UNKNOWN_CAPSULE if there is none, STORAGE if the disk refuses."""
+        self.evict(name)
+        try:
+            sync_folder(self.folder)
+        except OSError as error:
+            raise storage(self.folder, error) from error
+        self.pin(name, False)
+
+    def evict(self, name: str) -> None:
+        """Delete a file that nothing pins, without waiting for the disk; errors as `remove`.
+
+        One that comes back because the power failed is counted, and goes again.
+        """
         path = path_of(self.folder, name)
         try:
             path.unlink()
-            sync_folder(self.folder)
         except FileNotFoundError as error:
             raise FlashrtError(ErrorCode.UNKNOWN_CAPSULE, f"{path}: there is no such file") from error
         except OSError as error:
@@ -143,7 +154,6 @@ class FolderIndex:
         with self._guard:
             self.unreadable.pop(name, None)
             self._kept.pop(name, None)
-        self.pin(name, False)
 
     def victims(self, name: str, nbytes: int, is_pinned: Callable[[str], bool]) -> list[str]:
         """The least recently used, unpinned capsules that must go for a new file.

@@ -42,7 +42,7 @@ class Capsule:
                 continue
             wanted = Range(spec.memory, buffers.offsets[spec.name], rows * spec.row_nbytes)
             saved = self.rows if spec.rows else self.small
-            yield spec, part(saved, [wanted]).data[0]
+            yield spec, _find(saved, wanted)
 
     def sha256(self, buffers: BufferSet) -> str:
         """Digest of the digests of each state buffer's live bytes; equal capsules have equal ones."""

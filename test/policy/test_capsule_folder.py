@@ -270,6 +270,19 @@ def test_a_save_waits_for_the_disk_in_the_right_order(
         assert order == ["folder", ".pins", "folder"]
 
 
+def test_an_eviction_does_not_wait_for_the_disk(
+    make_capsule, buffers: BufferSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = encode_capsule(make_capsule(name="newer"), buffers, time.time_ns()).nbytes + 8
+    with opened(tmp_path, limit) as folder:
+        folder.write(make_capsule(name="older"), buffers, unpinned)
+        fsync, synced = os.fsync, Counter[str]()
+        monkeypatch.setattr(os, "fsync", lambda descriptor: (synced.update(["fsync"]), fsync(descriptor)))
+        folder.write(make_capsule(name="newer"), buffers, unpinned)
+    assert capsule_files(tmp_path) == ["newer"]
+    assert synced["fsync"] == 2, "the new file, and its name"
+
+
 class Crash(BaseException):
     """Stands for the end of the process: nothing behind it runs."""
 
