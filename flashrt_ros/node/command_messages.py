@@ -1,6 +1,6 @@
 # Copyright 2026 the flashrt_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Joint targets as the message that a robot's controller takes.
+"""Commands as the message that a robot's controller takes.
 
 Each message is made once and filled anew for a tick: the control tick allocates as little as it can.
 """
@@ -21,7 +21,7 @@ from flashrt_ros.node.stamps import duration_of, from_nanoseconds
 from flashrt_ros.policy.contract_action import Action
 
 Fill = Callable[[int, NDArray[np.float64]], Any]
-"""Takes the tick's time in ns and targets [rows, joints]; returns the message. All but a trajectory hold one row."""
+"""Takes the tick's time in ns and commands [rows, joints]; returns the message. All but a trajectory hold one row."""
 
 
 def command_message(action: Action, joints: Sequence[str]) -> tuple[type, Fill]:
@@ -30,21 +30,22 @@ def command_message(action: Action, joints: Sequence[str]) -> tuple[type, Fill]:
         "sensor_msgs/msg/JointState": _joint_state,
         "std_msgs/msg/Float64MultiArray": _multi_array,
         "trajectory_msgs/msg/JointTrajectory": _trajectory,
-    }[action.command.type](joints, action.period)
+    }[action.command.type](joints, action)
 
 
-def _joint_state(joints: Sequence[str], period: int) -> tuple[type, Fill]:
+def _joint_state(joints: Sequence[str], action: Action) -> tuple[type, Fill]:
     message = JointState(name=list(joints))
+    field = action.command.interface
 
     def fill(stamp: int, rows: NDArray[np.float64]) -> JointState:
         message.header.stamp = from_nanoseconds(stamp)
-        message.position = array("d", rows.tobytes())
+        setattr(message, field, array("d", rows.tobytes()))
         return message
 
     return JointState, fill
 
 
-def _multi_array(joints: Sequence[str], period: int) -> tuple[type, Fill]:
+def _multi_array(joints: Sequence[str], action: Action) -> tuple[type, Fill]:
     message = Float64MultiArray()
     size = len(joints)
     message.layout.dim = [MultiArrayDimension(label="joints", size=size, stride=size)]
@@ -56,13 +57,13 @@ def _multi_array(joints: Sequence[str], period: int) -> tuple[type, Fill]:
     return Float64MultiArray, fill
 
 
-def _trajectory(joints: Sequence[str], period: int) -> tuple[type, Fill]:
+def _trajectory(joints: Sequence[str], action: Action) -> tuple[type, Fill]:
     points: list[JointTrajectoryPoint] = []
     message = JointTrajectory(joint_names=list(joints))
 
     def fill(stamp: int, rows: NDArray[np.float64]) -> JointTrajectory:
         while len(points) < len(rows):
-            points.append(JointTrajectoryPoint(time_from_start=duration_of((len(points) + 1) * period)))
+            points.append(JointTrajectoryPoint(time_from_start=duration_of((len(points) + 1) * action.period)))
         for point, row in zip(points, rows, strict=False):
             point.positions = array("d", row.tobytes())
         if len(message.points) != len(rows):

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flashrt_ros.policy.contract import Contract
+from flashrt_ros.policy.contract_action import Action
 from flashrt_ros.policy.controller import Controller, ExecutedTick
 from flashrt_ros.policy.gate import Gate, GateState
 from flashrt_ros.policy.joint_merger import JointMerger
@@ -118,7 +119,7 @@ def recorded_hands(recording: Recording) -> Hands:
     for timed in recording.other["Gate"]:
         hands.gates.append(_gate_state(timed.message))
     for timed in recording.commands:
-        command = _command(timed.message, recording.contract.action.joints)
+        command = _command(timed.message, recording.contract.action)
         if command is not None:
             stamp, positions = command
             tick = hands.ticks.get(stamp)
@@ -314,15 +315,16 @@ def _gate_state(m: Any) -> GateState:
     return GateState(m.epoch, m.open, m.dry_run, m.enabled, stamp_of(m.closed_at), m.reason)
 
 
-def _command(message: Any, joints: tuple[str, ...]) -> tuple[int, NDArray[np.float64]] | None:
-    """Stamp, and positions of the joints that it names in the contract's order; None for a type without a stamp."""
+def _command(message: Any, action: Action) -> tuple[int, NDArray[np.float64]] | None:
+    """Stamp, and values of the joints that it names in the contract's order; None for a type without a stamp."""
     if not hasattr(message, "header"):
         return None
     names = message.name if hasattr(message, "name") else message.joint_names
-    values = message.position if hasattr(message, "position") else message.points[0].positions
+    field = action.command.interface
+    values = getattr(message, field) if hasattr(message, field) else message.points[0].positions
     by_name = dict(zip(names, values, strict=True))
     return stamp_of(message.header.stamp), np.array(
-        [by_name[joint] for joint in joints if joint in by_name], np.float64
+        [by_name[joint] for joint in action.joints if joint in by_name], np.float64
     )
 
 

@@ -116,6 +116,9 @@ def _outside(contract: Contract, actions: ActionMap, middle: np.ndarray) -> list
     limits, joints, notes = contract.action.limits, contract.action.joints, []
     for joint, value in zip(actions.joints, actions.rows(middle)[0], strict=True):
         low, high = limits.low[joints.index(joint)], limits.high[joints.index(joint)]
+        if contract.action.command.interface == "velocity":
+            high = contract.action.rate * limits.step[joints.index(joint)]
+            low = -high
         if not low <= value <= high:
             notes.append(
                 f"{joint}: the middle of the checkpoint's actions is {value:.4g}, outside the limits [{low:g}, "

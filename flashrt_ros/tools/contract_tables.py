@@ -63,7 +63,7 @@ def expected(config: HybridConfig) -> RenderableType:
 
 def _facts(contract: Contract) -> list[tuple[str, str]]:
     action, command = contract.action, contract.action.command
-    handover = "a point a tick"
+    handover = f"a {'point' if command.interface == 'position' else command.interface} a tick"
     if command.handover == "trajectory":
         handover = f"trajectories of {command.max_handover:g} s at most"
     outputs = "all" if action.outputs is None else f"{action.outputs[0]} to {action.outputs[1] - 1}"
@@ -106,7 +106,7 @@ def _conversion(conversion: Conversion) -> str:
 def _on_trouble(action: Action, joint: str) -> str:
     group = next(group for group in action.safety if joint in group.joints)
     parts = [group.action]
-    if group.action == "hold" and action.limits.acceleration is not None:
+    if group.action != "release" and action.limits.acceleration is not None:
         parts.append(f"at rest after {stopping_time(action, joint):.2g} s")
     if group.timeout is not None:
         parts.append(f"{group.timeout:g} s at most")

@@ -44,6 +44,14 @@ def test_multi_array() -> None:
     assert list(filled("std_msgs/msg/Float64MultiArray").data) == TARGETS.tolist()
 
 
+@pytest.mark.parametrize("kind", COMMAND_TYPES[:2])
+def test_velocities(kind: str) -> None:
+    moved = replace(action(kind), command=Command("joint_command", kind, interface="velocity"))
+    message = command_message(moved, moved.joints)[1](STAMP, TARGETS[None])
+    assert list(message.velocity if hasattr(message, "velocity") else message.data) == TARGETS.tolist()
+    assert not getattr(message, "position", None)
+
+
 def test_trajectory() -> None:
     message = filled("trajectory_msgs/msg/JointTrajectory")
     assert message.joint_names == list(action("").joints)
