@@ -18,24 +18,23 @@ from std_msgs.msg import Float64MultiArray, MultiArrayDimension
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from flashrt_ros.node.stamps import duration_of, from_nanoseconds
-from flashrt_ros.policy.contract_action import Action
+from flashrt_ros.policy.contract_action import Command
 
 Fill = Callable[[int, NDArray[np.float64]], Any]
 """Takes the tick's time in ns and commands [rows, joints]; returns the message. All but a trajectory hold one row."""
 
 
-def command_message(action: Action, joints: Sequence[str]) -> tuple[type, Fill]:
-    """Return the message class that the contract names, and what fills it for `joints`."""
+def command_message(command: Command, joints: Sequence[str], period: int) -> tuple[type, Fill]:
+    """Return the message class that a command names, and what fills it for `joints`; `period`: ns between ticks."""
     return {
         "sensor_msgs/msg/JointState": _joint_state,
         "std_msgs/msg/Float64MultiArray": _multi_array,
         "trajectory_msgs/msg/JointTrajectory": _trajectory,
-    }[action.command.type](joints, action)
+    }[command.type](joints, command.interface, period)
 
 
-def _joint_state(joints: Sequence[str], action: Action) -> tuple[type, Fill]:
+def _joint_state(joints: Sequence[str], field: str, period: int) -> tuple[type, Fill]:
     message = JointState(name=list(joints))
-    field = action.command.interface
 
     def fill(stamp: int, rows: NDArray[np.float64]) -> JointState:
         message.header.stamp = from_nanoseconds(stamp)
@@ -45,7 +44,7 @@ def _joint_state(joints: Sequence[str], action: Action) -> tuple[type, Fill]:
     return JointState, fill
 
 
-def _multi_array(joints: Sequence[str], action: Action) -> tuple[type, Fill]:
+def _multi_array(joints: Sequence[str], field: str, period: int) -> tuple[type, Fill]:
     message = Float64MultiArray()
     size = len(joints)
     message.layout.dim = [MultiArrayDimension(label="joints", size=size, stride=size)]
@@ -57,13 +56,13 @@ def _multi_array(joints: Sequence[str], action: Action) -> tuple[type, Fill]:
     return Float64MultiArray, fill
 
 
-def _trajectory(joints: Sequence[str], action: Action) -> tuple[type, Fill]:
+def _trajectory(joints: Sequence[str], field: str, period: int) -> tuple[type, Fill]:
     points: list[JointTrajectoryPoint] = []
     message = JointTrajectory(joint_names=list(joints))
 
     def fill(stamp: int, rows: NDArray[np.float64]) -> JointTrajectory:
         while len(points) < len(rows):
-            points.append(JointTrajectoryPoint(time_from_start=duration_of((len(points) + 1) * action.period)))
+            points.append(JointTrajectoryPoint(time_from_start=duration_of((len(points) + 1) * period)))
         for point, row in zip(points, rows, strict=False):
             point.positions = array("d", row.tobytes())
         if len(message.points) != len(rows):

@@ -60,7 +60,7 @@ class Contract:
 
 
 def _interface(action: Action) -> list[str]:
-    return [] if action.command.interface == "position" else [action.command.interface]
+    return [] if action.interface == "position" else [action.interface]
 
 
 def _digest(said: object) -> str:
@@ -88,7 +88,9 @@ def load_contract(path: str | Path) -> Contract:
 def _lockstep(value: Value | None, observation: Observation, action: Action) -> Lockstep | None:
     if value is None:
         return None
-    command = action.command
+    command, *others = action.commands
+    if others:
+        value.refuse("the robot waits for one command of each tick; give one action.command for all joints")
     if command.type not in STAMPED_COMMAND_TYPES:
         value.refuse(f"needs commands with a stamp, and {command.type} has none; use {STAMPED_COMMAND_TYPES[0]}")
     if command.interface != "position":

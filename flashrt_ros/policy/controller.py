@@ -88,7 +88,7 @@ class Controller(ABC):
         self._output = output
         self._now = now
         self._waits_between = action.strategy == "sync"
-        self._handed_over = max(1, int(action.command.max_handover * 1e9 / action.period + 1e-6))
+        self._handed_over = max(1, int(action.max_handover * 1e9 / action.period + 1e-6))
         self._out_of_rows = False
         self._asked_at: int | None = None
         self._newest_chunk = 0

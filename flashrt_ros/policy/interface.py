@@ -100,4 +100,4 @@ class VelocityInterface(PositionInterface):
 
 def interface_of(action: Action) -> PositionInterface:
     """Return the interface that a contract names."""
-    return VelocityInterface(action) if action.command.interface == "velocity" else PositionInterface(action)
+    return VelocityInterface(action) if action.interface == "velocity" else PositionInterface(action)

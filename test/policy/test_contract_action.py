@@ -46,7 +46,7 @@ def load(
 def test_what_is_optional_has_the_plain_meaning(tmp_path: Path) -> None:
     action = load(tmp_path).action
     assert (action.strategy, action.outputs) == ("async", None)
-    assert action.command == Command("command", "sensor_msgs/msg/JointState", "point", 0.0, "position")
+    assert action.commands == (Command("command", "sensor_msgs/msg/JointState", ("b", "a"), "point", 0.0, "position"),)
     assert action.safety == (SafetyGroup(("b", "a"), "hold", None),)
 
 
@@ -75,8 +75,26 @@ SPEEDS = "{position: {a: [-1.0, 1.0], b: [-2.0, 2.0]}, velocity: {a: 0.5, b: 5.0
 @pytest.mark.parametrize("safety", ["hold", "zero", "release"])
 def test_joints_may_be_commanded_by_velocity(tmp_path: Path, safety: str) -> None:
     action = load(tmp_path, command=VELOCITY, limits=SPEEDS, safety=safety).action
-    assert (action.command.interface, action.safety[0].action) == ("velocity", safety)
+    assert (action.interface, action.safety[0].action) == ("velocity", safety)
     assert action.limits.step == (0.5, 0.05)
+
+
+EACH = "[{topic: left, type: sensor_msgs/msg/JointState, joints: [a]}, "
+EACH += "{topic: %s, type: std_msgs/msg/Float64MultiArray, joints: [%s]%s}]"
+
+
+def test_joints_may_have_command_topics_of_their_own(tmp_path: Path) -> None:
+    action = load(tmp_path, command=EACH % ("right", "b", "")).action
+    assert action.commands == (
+        Command("left", "sensor_msgs/msg/JointState", ("a",)),
+        Command("right", "std_msgs/msg/Float64MultiArray", ("b",)),
+    )
+    assert (action.joints, action.interface, action.max_handover) == (("b", "a"), "position", 0.0)
+
+
+def test_a_command_without_names_is_released_whole(tmp_path: Path) -> None:
+    groups = "{groups: [{joints: [a], action: hold}, {joints: [b], action: release}]}"
+    assert load(tmp_path, command=EACH % ("right", "b", ""), safety=groups).action.safety[1].action == "release"
 
 
 def test_velocities_are_converted_by_scale_alone(tmp_path: Path) -> None:
@@ -98,7 +116,7 @@ def test_a_slice_of_the_outputs(tmp_path: Path) -> None:
 
 
 def test_a_trajectory_is_handed_over_for_a_bounded_time(tmp_path: Path) -> None:
-    command = load(tmp_path, command=TRAJECTORY % ", handover: trajectory, max_handover: 0.2").action.command
+    (command,) = load(tmp_path, command=TRAJECTORY % ", handover: trajectory, max_handover: 0.2").action.commands
     assert (command.handover, command.max_handover) == ("trajectory", 0.2)
 
 
@@ -157,6 +175,20 @@ GROUPS = "{groups: [{joints: [a], action: hold}, {joints: [%s], action: %s}]}"
             {"command": VELOCITY, "limits": SPEEDS, "end": "lockstep: {apply_after: 1}\n"},
             15,
             "use action.command.interface: position",
+        ),
+        ({"command": EACH % ("right", "a", "")}, 13, "action.command: 'a' is in two commands; put each joint into one"),
+        ({"command": EACH.partition(", {")[0] + "]"}, 13, "command: 'b' of action.joints is in no command"),
+        ({"command": EACH % ("right", "c", "")}, 13, "command[1].joints: 'c' is not in action.joints (b, a)"),
+        ({"command": EACH % ("left", "b", "")}, 13, "command: 'left' is given twice"),
+        (
+            {"command": EACH % ("right", "b", ", interface: velocity")},
+            13,
+            "give them the same interface, not ['position'",
+        ),
+        (
+            {"command": EACH % ("right", "b", ""), "end": "lockstep: {apply_after: 1}\n"},
+            15,
+            "give one action.command for all joints",
         ),
         ({"safety": GROUPS % ("a, b", "hold")}, 14, "safety.groups: 'a' is in two groups"),
         ({"safety": GROUPS % ("c", "hold")}, 14, "groups[1].joints: 'c' is not in action.joints (b, a)"),

@@ -12,7 +12,7 @@ import pytest
 from flashrt_ros.policy.contract_action import Command, Limits, SafetyGroup
 
 PERIOD = 100_000_000
-SPEEDS = Command("joint_command", "sensor_msgs/msg/JointState", interface="velocity")
+SPEEDS = (Command("joint_command", "sensor_msgs/msg/JointState", ("a", "b"), interface="velocity"),)
 ZERO = (SafetyGroup(("a", "b"), "zero"),)
 LIMITS = Limits(low=(-1.0, -1.0), high=(1.0, 1.0), step=(0.1, 0.1))  # 1 rad/s
 GENTLE = Limits(low=(-1.0, -1.0), high=(1.0, 1.0), step=(0.1, 0.1), acceleration=(0.0015, 0.0015))  # 0.15 rad/s2
@@ -20,7 +20,7 @@ GENTLE = Limits(low=(-1.0, -1.0), high=(1.0, 1.0), step=(0.1, 0.1), acceleration
 
 @pytest.fixture
 def moved(timed: Any) -> Callable[..., Any]:
-    return lambda **action: timed(**{"command": SPEEDS, "limits": LIMITS, "safety": ZERO} | action)
+    return lambda **action: timed(**{"commands": SPEEDS, "limits": LIMITS, "safety": ZERO} | action)
 
 
 def test_rows_are_speeds_wherever_the_arm_is(moved: Any) -> None:
