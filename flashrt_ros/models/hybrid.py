@@ -73,11 +73,17 @@ class Hybrid:
         self._check_room()
 
     @classmethod
-    def from_folder(cls, folder: str | Path, dtype: torch.dtype = torch.float32) -> Hybrid:
-        """Read config.json, tokenizer.json and the headers of the safetensors files of a checkpoint folder."""
+    def from_folder(
+        cls, folder: str | Path, dtype: torch.dtype = torch.float32, tensors: Checkpoint | None = None
+    ) -> Hybrid:
+        """Read config.json, tokenizer.json and the headers of the safetensors files of a checkpoint folder.
+
+        `tensors` take the place of the files.
+        """
         folder = Path(folder)
         values = read_json(folder / "config.json")
-        return cls(values, Checkpoint(folder), read_encoder(folder / "tokenizer.json"), dtype)
+        checkpoint = tensors if tensors is not None else Checkpoint(folder)
+        return cls(values, checkpoint, read_encoder(folder / "tokenizer.json"), dtype)
 
     def _check_room(self) -> None:
         c = self.config
@@ -232,9 +238,10 @@ class Hybrid:
         steps = [Step("denoise_step")] * self.config.head.steps
         return Work((Step("sample_begin", fill), *steps, Step("sample_end")))
 
-    def prompt_to_say(self, tokens: NDArray[np.int64]) -> Work:
-        """Append the text behind which the policy is to say something."""
-        return Work(tuple(append_steps(text_segment(tokens), self.stage_sizes)), len(tokens), AT_CURSOR)
+    def text(self, tokens: NDArray[np.int64], behind: int = 0) -> Work:
+        """Append plain text, as a segment or `behind` so many rows of one."""
+        steps = append_steps(text_segment(tokens), self.stage_sizes, behind=behind)
+        return Work(tuple(steps), len(tokens), AT_CURSOR)
 
     def rows_to_observe(self, instruction_tokens: int) -> int:
         """Rows that one observation takes."""

@@ -178,22 +178,25 @@ class Episode:
     def _say(self, event: Say) -> Boundary:
         self.require_head()
         request = Request.of(self.policy, event)
-        self._make_room(len(request.prompt) + event.max_tokens)
-        room = self.policy.model.max_rows - self._row - len(request.prompt)
-        if event.max_tokens > room:
+        rows = len(request.prompt) + event.max_tokens + len(request.closing)
+        self._make_room(rows)
+        room = self.policy.model.max_rows - self._row
+        if rows > room:
             raise FlashrtError(
                 ErrorCode.BAD_REQUEST,
-                f"say of {event.max_tokens} tokens: the context has room for {room}; ask for fewer",
+                f"say: {rows} rows with prompt and closing, and room for {room}; ask for fewer",
             )
         if len(request.prompt):
-            self._run(self.policy.model.prompt_to_say(request.prompt))
+            self._run(self.policy.model.text(request.prompt))
         if not self._row:
             raise FlashrtError(ErrorCode.NOT_BEGUN, "say needs rows to go on from; observe first, or give a prompt")
-        self._say_behind(request, event)
+        said = self._say_behind(request, event)
+        if len(request.closing) and self.said[-1][-1] in request.stops:
+            self._run(self.policy.model.text(request.closing, behind=len(request.prompt) + said))
         return self._commit("say", self.require_head().recipe.then(event))
 
-    def _say_behind(self, request: Request, event: Say) -> None:
-        """Say up to `max_tokens` tokens behind the newest row, one step a fence."""
+    def _say_behind(self, request: Request, event: Say) -> int:
+        """Say up to `max_tokens` tokens behind the newest row, one step a fence; how many."""
         speech, said = self.policy.model.speech, 0
         self.said = []
         self.live.will_write(AT_CURSOR, event.max_tokens)
@@ -204,6 +207,7 @@ class Episode:
             self.said.append(speech.said(self._buffers))
             said += len(self.said[-1])
         self.live.wrote(said)
+        return said
 
     def _executed(self, event: Executed) -> Boundary:
         head, plan = self.require_head(), self._buffers["plan"]

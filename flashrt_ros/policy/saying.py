@@ -40,10 +40,11 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A `Say` event in this policy's tokens: int64 [n], and those that end the text."""
+    """A `Say` event in this policy's tokens, int64 [n]: what goes before the text, what ends it, what closes it."""
 
     prompt: np.ndarray
     stops: tuple[int, ...]
+    closing: np.ndarray
 
     @classmethod
     def of(cls, policy: Policy, event: Say) -> Request:
@@ -53,14 +54,14 @@ class Request:
         if len(event.stop) > STOPS:
             raise _bad_request(f"{len(event.stop)} stops; give {STOPS} at most")
         stops = tuple(_one_token(policy, text) for text in event.stop)
-        prompt = policy.processor.tokenizer.encode(event.prompt)
-        rows, room = len(prompt) + event.max_tokens, policy.model.config.condition_capacity
+        prompt, closing = (policy.processor.tokenizer.encode(text) for text in (event.prompt, event.closing))
+        rows, room = len(prompt) + event.max_tokens + len(closing), policy.model.config.condition_capacity
         if rows > room:
             raise _bad_request(
-                f"{event.max_tokens} tokens behind a prompt of {len(prompt)} make a segment of {rows} rows, and the "
-                f"policy's condition_rows has room for {room}; ask for fewer"
+                f"{event.max_tokens} tokens, a prompt of {len(prompt)} and a closing of {len(closing)} make a segment "
+                f"of {rows} rows, and the policy's condition_rows has room for {room}; ask for fewer"
             )
-        return cls(prompt, stops)
+        return cls(prompt, stops, closing)
 
 
 def said(policy: Policy, event: Say, steps: Sequence[Sequence[int]], boundary: Boundary) -> Said:

@@ -15,7 +15,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from flashrt_ros.models.ops import Ops
-from flashrt_ros.models.tiny import write_tiny_checkpoint
 
 CONFIGS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -85,14 +84,14 @@ class Peer:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_text_and_drafts_equal_those_of_transformers(name: str, tmp_path: Path, live) -> None:
-    write_tiny_checkpoint(tmp_path / "ours", 11, mtp=True, text_config=CONFIGS[name])
+def test_text_and_drafts_equal_those_of_transformers(name: str, tmp_path: Path, live, talkative) -> None:
+    talkative(tmp_path / "ours", 11, text_config=CONFIGS[name])
     ops, peer = Listening(), Peer(tmp_path / "ours", tmp_path / "theirs")
     policy = live(tmp_path / "ours", ops)
     instruction = np.random.default_rng(4).integers(0, 250, 37)
     context = policy.model.prompt.instruct(instruction).tokens.tolist()
     policy.run(policy.model.instruct(instruction))
-    policy.run(policy.model.prompt_to_say(instruction[:9]))
+    policy.run(policy.model.text(instruction[:9]))
     context += instruction[:9].tolist()
     steps = policy.say(24)
     drafts = iter(ops.logits)
@@ -106,6 +105,7 @@ def test_text_and_drafts_equal_those_of_transformers(name: str, tmp_path: Path, 
         assert (len(step) == 2) == (int(draft.argmax()) == int(peer.logits([*context, step[0]])[0].argmax()))
         context += step
         text, draft = next(drafts)[len(step) - 1], next(drafts)[0]
+    assert {len(step) for step in steps} == {1, 2}
     assert len(context) == int(policy.buffers["position"])
     *_, rows = peer.logits(context)
     live_rows = slice(1, len(context))

@@ -10,22 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 
 from flashrt_ros.models.hybrid import Hybrid
-from flashrt_ros.models.tiny import write_tiny_checkpoint
-
-LIKELY = 4
-"""Tokens of which a talkative policy says nothing but the first few, so that a draft may well be right."""
-
-
-def talkative(folder: Path, seed: int = 0, mtp: bool = True, **overrides: object) -> Path:
-    write_tiny_checkpoint(folder, seed, mtp, stage_sizes=[24, 8, 1], max_rows=400, **overrides)
-    file = folder / "model.safetensors"
-    tensors = load_file(file)
-    tensors["qwen_vl_interface.model.model.language_model.embed_tokens.weight"][LIKELY:] *= 0.05
-    save_file(tensors, file)
-    return folder
 
 
 def row_by_row(policy, count: int) -> list[int]:
@@ -34,7 +20,7 @@ def row_by_row(policy, count: int) -> list[int]:
     for _ in range(count):
         newest = policy.buffers["condition"][int(policy.buffers["condition_rows"]) - 1]
         said.append(int((policy.buffers["embed_tokens"] @ newest).argmax()))
-        policy.run(policy.model.prompt_to_say(np.array(said[-1:])))
+        policy.run(policy.model.text(np.array(said[-1:])))
     return said
 
 
@@ -55,7 +41,7 @@ def flat(steps: list[list[int]]) -> list[int]:
 
 @pytest.mark.parametrize("drafts", [1, 3])
 @pytest.mark.parametrize("seed", range(3))
-def test_speculation_says_what_plain_decoding_says(seed: int, drafts: int, tmp_path: Path, live) -> None:
+def test_speculation_says_what_plain_decoding_says(seed: int, drafts: int, tmp_path: Path, live, talkative) -> None:
     policy = live(talkative(tmp_path, seed, drafts=drafts))
     held = wrong = 0
     for prompt in range(3):
@@ -81,7 +67,7 @@ def test_speculation_says_what_plain_decoding_says(seed: int, drafts: int, tmp_p
     assert wrong
 
 
-def test_without_an_mtp_layer_each_step_says_one_token(tmp_path: Path, live) -> None:
+def test_without_an_mtp_layer_each_step_says_one_token(tmp_path: Path, live, talkative) -> None:
     policy = live(talkative(tmp_path, mtp=False))
     policy.run(policy.model.instruct(np.arange(65, 90)))
     steps = policy.say(20)
@@ -92,7 +78,9 @@ def test_without_an_mtp_layer_each_step_says_one_token(tmp_path: Path, live) -> 
 
 
 @pytest.mark.parametrize("condition", ["newest", "all"])
-def test_a_text_ends_with_the_first_stop_and_leaves_no_row_behind_it(condition: str, tmp_path: Path, live) -> None:
+def test_a_text_ends_with_the_first_stop_and_leaves_no_row_behind_it(
+    condition: str, tmp_path: Path, live, talkative
+) -> None:
     policy = live(talkative(tmp_path, 1, drafts=3, condition=condition, condition_rows=400))
 
     def state(count: int, stops: tuple[int, ...] = ()) -> tuple[list[int], dict[str, torch.Tensor]]:
@@ -113,7 +101,7 @@ def test_a_text_ends_with_the_first_stop_and_leaves_no_row_behind_it(condition: 
     assert ended
 
 
-def test_what_is_said_is_a_segment_like_any_other(tmp_path: Path, live) -> None:
+def test_what_is_said_is_a_segment_like_any_other(tmp_path: Path, live, talkative) -> None:
     policy = live(talkative(tmp_path, 2, drafts=2))
     policy.run(policy.model.instruct(np.arange(65, 90)))
     policy.run(policy.model.observe(policy.observation(0), np.arange(3)))
@@ -126,12 +114,22 @@ def test_what_is_said_is_a_segment_like_any_other(tmp_path: Path, live) -> None:
     policy.empty()
     policy.run(policy.model.instruct(np.arange(65, 90)))
     policy.run(policy.model.observe(policy.observation(0), np.arange(3)))
-    policy.run(policy.model.prompt_to_say(said))
+    policy.run(policy.model.text(said))
     policy.run(policy.model.instruct(np.arange(100, 120)))
     assert_close(spoken, live_state(policy))
 
 
-def test_bfloat16_speculates_to_the_same_text(tmp_path: Path, live) -> None:
+def test_a_rewritten_turn_leaves_nothing_of_the_one_before(tmp_path: Path, live, talkative) -> None:
+    policy = live(talkative(tmp_path, layout="starvla", max_rows=256))
+    policy.run(policy.model.observe(policy.observation(0), np.arange(65, 90)))
+    once = policy.state()
+    policy.say(5)
+    policy.run(policy.model.observe(policy.observation(1), np.arange(65, 70)))
+    policy.run(policy.model.observe(policy.observation(0), np.arange(65, 90)))
+    assert policy.state() == once
+
+
+def test_bfloat16_speculates_to_the_same_text(tmp_path: Path, live, talkative) -> None:
     exact = live(talkative(tmp_path))
     policy = type(exact)(Hybrid.from_folder(tmp_path, dtype=torch.bfloat16))
     said = []

@@ -63,7 +63,7 @@ def session(policy: Policy, seen: list[Observation]) -> Session:
 
 def go_on(session: Session, seen: list[Observation]) -> list[object]:
     """Say, observe, say and act: what came out, and the state behind it."""
-    first = session.say(20, prompt=TURN)
+    first = session.say(20, stop=("<|im_end|>", "a"), prompt=TURN, closing="\n")
     session.observe(seen[1])
     second = session.say(7)
     chunk = session.act().actions.tobytes()
@@ -126,6 +126,25 @@ def test_a_text_that_ended_early_leaves_the_cursor_at_its_end(session: Session) 
     assert ended.text == said.text[: len(ended.tokens)]
     assert ended.boundary.cursors["position"] == position + len(ended.tokens)
     assert int(session.policy.plan.buffers["position"]) == position + len(ended.tokens)
+
+
+def test_what_closes_a_turn_follows_the_stop_alone(session: Session) -> None:
+    session.snapshot("before")
+    position, b = session.head.cursors["position"], session.policy.plan.buffers
+    cut = session.say(3, stop=(), closing="\n\n")
+    assert cut.boundary.cursors["position"] == position + 3
+    session.restore("before")
+    letter = session.policy.processor.tokenizer.decode(cut.tokens[:1])
+    ended = session.say(3, stop=(letter,), prompt="", closing="\n\n")
+    assert ended.tokens == cut.tokens[:1]
+    assert ended.boundary.cursors["position"] == int(b["position"]) == position + 3
+    assert int(b["condition_rows"]) == 3
+    newest = b["condition"][:3].clone()
+    session.restore("before")
+    session.say(1, stop=())
+    np.testing.assert_allclose(b["condition"][:1].numpy(), newest[:1].numpy(), atol=1e-4)
+    session.say(1, stop=(), prompt="\n\n")
+    np.testing.assert_allclose(b["condition"][:2].numpy(), newest[1:].numpy(), atol=1e-4)
 
 
 def test_a_recipe_says_it_again(session: Session, seen: list[Observation]) -> None:

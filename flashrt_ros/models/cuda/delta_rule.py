@@ -1,6 +1,6 @@
 # Copyright 2026 the flashrt_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""The gated delta rule: kernels/delta_rule.cu and kernels/delta_rule_chunks.cu."""
+"""The gated delta rule: kernels/delta_rule.cu, kernels/delta_rule_prepare.cu and kernels/delta_rule_chunks.cu."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flashrt_ros.models.cuda.base import CudaBase
 
 _CHUNK, _COLUMNS = 32, 16
 _PREPARED_BYTES, _VALUE_PITCH, _STAGES = 8080, 24, 3
-"""As in kernels/delta_rule_chunks.cu: bytes of a Prepared, elements of a row of values, chunks under way."""
+"""As in kernels/delta_rule_chunks.cuh and .cu: bytes of a Prepared, elements of a row of values, chunks under way."""
 _FEW = 8
 """Up to so many rows go one by one."""
 
@@ -34,10 +34,10 @@ class CudaDeltaRule(CudaBase):
         count = -(-n // _CHUNK)
         prepared = self.scratch((v_heads * count, _PREPARED_BYTES), torch.uint8)
         self.cuda.launch(
-            "delta_rule_chunks",
+            "delta_rule_prepare",
             f"delta_rule_prepare_d{k_width}",
             (count, v_heads),
-            32,
+            128,
             *(q, k, beta, g, length, prepared),
             *(group, *strides[:2]),
         )
@@ -46,10 +46,10 @@ class CudaDeltaRule(CudaBase):
             "delta_rule_chunks",
             f"delta_rule_chunks_d{k_width}",
             grid,
-            k_width,
+            2 * k_width + 32,
             *(q, k, v, prepared, state, length, out),
             *(v_width, group, *strides, count),
-            shared=_STAGES * stage + k_width // 32 * 4096 + 3072,
+            shared=_STAGES * stage + k_width // 16 * 4096 + 2 * 3072,
         )
 
     def offer_delta(self, q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, state: Tensor, out: Tensor) -> None:
