@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +48,10 @@ class Tokenizer:
     def encode(self, text: str) -> np.ndarray:
         """Tokens of `text` as int64 [n], without those that the file's post-processor would add."""
         return np.array(self._tokenizer.encode(text, add_special_tokens=False).ids, dtype=np.int64)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of `tokens`, without special tokens."""
+        return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))
 
     def special_tokens_in(self, text: str) -> list[str]:
         """The special tokens (turn markers, image placeholders) that `text` would be read as, each once."""

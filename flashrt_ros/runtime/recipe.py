@@ -56,6 +56,20 @@ class Act:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Say:
+    """Text was said: behind `prompt`, up to `max_tokens` tokens or the first of the tokens `stop`, then `closing`.
+
+    What was said is not kept: as with a chunk, whoever runs the recipe makes it again.
+    """
+
+    max_tokens: int
+    stop: tuple[str, ...]
+    prompt: str = ""
+    closing: str = ""
+    speculate: bool = True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Executed:
     """How far the robot has run the chunk of act `act_index`."""
 
@@ -76,9 +90,10 @@ class Rekey:
     retry: int = 0
 
 
-Event = Begin | Root | Instruct | Observe | Remember | Act | Executed | Discard | Rekey
+Event = Begin | Root | Instruct | Observe | Remember | Act | Say | Executed | Discard | Rekey
 EVENTS: dict[str, type[Any]] = {
-    kind.__name__.lower(): kind for kind in (Begin, Root, Instruct, Observe, Remember, Act, Executed, Discard, Rekey)
+    kind.__name__.lower(): kind
+    for kind in (Begin, Root, Instruct, Observe, Remember, Act, Say, Executed, Discard, Rekey)
 }
 
 
@@ -128,6 +143,8 @@ def encode(recipe: Recipe) -> tuple[list[dict[str, Any]], Arrays]:
             elif isinstance(value, Mapping):
                 header[name] = sorted(value)
                 arrays.update({f"recipe.{index}.{name}.{key}": value[key] for key in value})
+            elif isinstance(value, tuple):
+                header[name] = {"values": list(value)}
             else:
                 header[name] = value
         headers.append(header)
@@ -159,4 +176,6 @@ def decode(headers: list[dict[str, Any]], arrays: Mapping[str, np.ndarray]) -> R
 def _decode_field(key: str, value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     if isinstance(value, list):
         return {name: arrays[f"{key}.{name}"] for name in value}
+    if isinstance(value, dict):
+        return tuple(value["values"])
     return arrays[key] if value is None and key in arrays else value
