@@ -73,11 +73,17 @@ class Hybrid:
         self._check_room()
 
     @classmethod
-    def from_folder(cls, folder: str | Path, dtype: torch.dtype = torch.float32) -> Hybrid:
-        """Read config.json, tokenizer.json and the headers of the safetensors files of a checkpoint folder."""
+    def from_folder(
+        cls, folder: str | Path, dtype: torch.dtype = torch.float32, tensors: Checkpoint | None = None
+    ) -> Hybrid:
+        """Read config.json, tokenizer.json and the headers of the safetensors files of a checkpoint folder.
+
+        `tensors` take the place of the files.
+        """
         folder = Path(folder)
         values = read_json(folder / "config.json")
-        return cls(values, Checkpoint(folder), read_encoder(folder / "tokenizer.json"), dtype)
+        checkpoint = tensors if tensors is not None else Checkpoint(folder)
+        return cls(values, checkpoint, read_encoder(folder / "tokenizer.json"), dtype)
 
     def _check_room(self) -> None:
         c = self.config

@@ -82,7 +82,7 @@ class CommandIO:
         self._joints = JointMerger(contract.observation, contract.action.joints)
         self._lateness = Lateness(contract.action.period)
         # A dry run disturbs nobody, and nobody disturbs it.
-        self._rivals = None if settings.dry_run else RivalPublishers(node, self._output.publishers[0])
+        self._rivals = [] if settings.dry_run else [RivalPublishers(node, each) for each in self._output.commands]
         self._heartbeat = msg.Heartbeat()
         self._beat = node.create_publisher(msg.Heartbeat, "~/heartbeat", qos.HEARTBEAT)
         self._watchdog = node.create_timer(
@@ -128,12 +128,27 @@ class CommandIO:
     def stop(self) -> None:
         """Close the gate, with the safety action where it was open, and stop ticks and heartbeats."""
         self.controller.deactivate(self._expired)
+        self._finish_hold()
         self._held_since, self._expired = None, ""
         self._output.flush()
         self._watchdog.cancel()
         for timer in self._timers:
             self._node.destroy_timer(timer)
         self._timers = []
+
+    def _finish_hold(self) -> None:
+        """Bring the arm to rest while there are ticks; nothing else matters to a node that stops.
+
+        Steady time paces it: simulated time may stand still by now.
+        """
+        controller = self.controller
+        if not isinstance(controller, TimedController) or not controller.stopping:
+            return
+        due = time.monotonic() + max(0.0, self._control.time_until_next_call() * 1e-9)
+        while controller.stopping:
+            time.sleep(max(0.0, due - time.monotonic()))
+            controller.brake(self._now())
+            due += 1.0 / self._contract.action.rate
 
     def destroy(self) -> None:
         """Free topics, services and timers."""
@@ -179,8 +194,7 @@ class CommandIO:
         self._watch_hold()
 
     def _look_for_rivals(self) -> None:
-        if self._rivals is not None:
-            self.controller.rivals(self._rivals.names())
+        self.controller.rivals(", ".join(filter(None, (rivals.names() for rivals in self._rivals))))
 
     def _watch_hold(self) -> None:
         timeout = self.controller.safety.timeout

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from flashrt_ros.models.checkpoint import Checkpoint
 from flashrt_ros.models.hybrid import Hybrid
 from flashrt_ros.models.observation import ModelObservation
 from flashrt_ros.policy.device import choose
@@ -48,6 +49,7 @@ def load_policy(
     contract: Mapping[str, str] | None = None,
     precision: str = "auto",
     capsule_bytes: int = CAPSULE_BYTES,
+    tensors: Checkpoint | None = None,
 ) -> Policy:
     """Load a checkpoint, capture its stages and run each of them once.
 
@@ -59,6 +61,7 @@ def load_policy(
         contract: its part of the manifest, where a robot's contract gives the policy its inputs.
         precision: "float32", "bfloat16", or "auto": float32 on a CPU, bfloat16 on a GPU.
         capsule_bytes: memory of a GPU that capsules and the journal may fill.
+        tensors: weights in place of those in the folder's *.safetensors.
 
     Raises:
         FlashrtError: BAD_CHECKPOINT, naming what is wrong; BAD_REQUEST for device, precision or threads; DEVICE, there
@@ -76,7 +79,7 @@ def load_policy(
         )
     progress(f"reading the headers of {folder}")
     tokenizer = Tokenizer(folder / "tokenizer.json")
-    model = Hybrid.from_folder(folder, dtype)
+    model = Hybrid.from_folder(folder, dtype, tensors)
     config = model.config
     normaliser = Normaliser.load(folder, config.normalisation, config.state_names, config.action_names)
     processor = Processor(config, tokenizer, normaliser)

@@ -17,7 +17,7 @@ from flashrt_ros.policy.generator import seed_from_key
 from flashrt_ros.policy.loading import Policy
 from flashrt_ros.policy.names import check_name
 from flashrt_ros.policy.processing import Observation
-from flashrt_ros.policy.sampling import Sample, Sampling
+from flashrt_ros.policy.sampling import Pace, Sample, Sampling
 from flashrt_ros.policy.saying import END_OF_TURN, Said, said
 from flashrt_ros.policy.store import CapsuleStore
 from flashrt_ros.runtime.capsule import Capsule
@@ -89,6 +89,7 @@ class Session:
         self.live = LiveState(policy.plan, journal_bytes)
         self._episode = Episode(policy, self.live, self.store, between_stages)
         self._between_stages = between_stages
+        self._pace = Pace()
         self._together = False
 
     @property
@@ -195,7 +196,7 @@ class Session:
 
     def sampling(self, seeds: Sequence[int]) -> Sampling:
         """The same as a job that gives way to others between its stages; to be called on the session's thread."""
-        return Sampling(self.policy, self.live, self._between_stages, seeds)
+        return Sampling(self.policy, self.live, self._between_stages, self._pace, seeds)
 
     def reset(self, instruction: str = "", seed: int | None = None) -> VerbReport:
         """Return to the start of the episode, or begin another instruction; None keeps the seed."""

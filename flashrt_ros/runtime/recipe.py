@@ -135,20 +135,28 @@ def encode(recipe: Recipe) -> tuple[list[dict[str, Any]], Arrays]:
     headers: list[dict[str, Any]] = []
     arrays: Arrays = {}
     for index, event in enumerate(recipe.events()):
-        header: dict[str, Any] = {"event": type(event).__name__.lower()}
-        for name in event.__slots__:
-            value = getattr(event, name)
-            if isinstance(value, np.ndarray):
-                arrays[f"recipe.{index}.{name}"] = value
-            elif isinstance(value, Mapping):
-                header[name] = sorted(value)
-                arrays.update({f"recipe.{index}.{name}.{key}": value[key] for key in value})
-            elif isinstance(value, tuple):
-                header[name] = {"values": list(value)}
-            else:
-                header[name] = value
+        header, its_arrays = encode_event(index, event)
         headers.append(header)
+        arrays |= its_arrays
     return headers, arrays
+
+
+def encode_event(index: int, event: Event) -> tuple[dict[str, Any], Arrays]:
+    """Split the event at a place of a recipe; its arrays are named after that place."""
+    arrays: Arrays = {}
+    header: dict[str, Any] = {"event": type(event).__name__.lower()}
+    for name in event.__slots__:
+        value = getattr(event, name)
+        if isinstance(value, np.ndarray):
+            arrays[f"recipe.{index}.{name}"] = value
+        elif isinstance(value, Mapping):
+            header[name] = sorted(value)
+            arrays.update({f"recipe.{index}.{name}.{key}": value[key] for key in value})
+        elif isinstance(value, tuple):
+            header[name] = {"values": list(value)}
+        else:
+            header[name] = value
+    return header, arrays
 
 
 def decode(headers: list[dict[str, Any]], arrays: Mapping[str, np.ndarray]) -> Recipe:

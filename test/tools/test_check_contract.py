@@ -50,7 +50,7 @@ def test_what_is_observed_and_commanded_is_shown(capsys: pytest.CaptureFixture[s
     assert main([str(CONFIG / "franka_contract.yaml")]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "wrist_depth wrist/depth/image_rect_raw Image sensor_data 0.2 s hold header depth, 0.1 to 1.5 m" in shown
-    assert "fr3_joint4 -3.04 -0.15 0.02 1 the same hold" in shown
+    assert "fr3_joint4 -3.04 -0.15 0.02 1 the same hold, at rest after 0.2 s" in shown
     assert "fr3_arm_controller/joint_trajectory, JointTrajectory, trajectories of 0.2 s at most" in shown
 
 
@@ -69,6 +69,13 @@ def test_what_is_worth_knowing_is_told(name: str, told: list[str], capsys: pytes
     assert len(notes) == len(told)
     for note, part in zip(notes, told, strict=True):
         assert part in note
+
+
+def test_joints_that_stop_slowly_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    contract = tmp_path / "contract.yaml"
+    contract.write_text((CONFIG / "franka_contract.yaml").read_text().replace("fr3_joint2: 5.0", "fr3_joint2: 0.5"))
+    assert main([str(contract)]) == 0
+    assert "note: fr3_joint2 can go on for 2 s after the gate has closed" in capsys.readouterr().out
 
 
 def test_a_bad_contract_is_named_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -139,6 +146,23 @@ def test_statistics_in_other_units_are_suspected(checkpoint: Path, capsys: pytes
     contract.write_text(DEMO.read_text().replace("mode: delta", "mode: absolute"))
     assert main([str(contract), "--checkpoint", str(checkpoint)]) == 0
     assert "shoulder_lift: the middle of the checkpoint's actions is 45" in capsys.readouterr().out
+
+
+def test_velocities_are_compared_with_the_limits_of_velocity(
+    checkpoint: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rewrite(checkpoint / "config.json", lambda c: c["flashrt"].update(action_mode="absolute"))
+    key = "mean" if "mean" in (checkpoint / "norm_stats.json").read_text() else "q01"
+    rewrite(checkpoint / "norm_stats.json", lambda c: c["norm_stats"]["actions"][key].__setitem__(1, 1.2))
+    contract = checkpoint / "contract.yaml"
+    text = DEMO.read_text().partition("\nlockstep:")[0].replace("mode: delta", "mode: absolute")
+    text = text.replace("    step:  ", "    velocity:  ").replace("safety: hold", "safety: zero")
+    text = text.replace("type: sensor_msgs/msg/JointState}", "type: sensor_msgs/msg/JointState, interface: velocity}")
+    contract.write_text(text)
+    assert main([str(contract), "--checkpoint", str(checkpoint)]) == 0
+    out = capsys.readouterr().out
+    assert "joint_command, JointState, a velocity a tick" in out
+    assert "shoulder_lift: the middle of the checkpoint's actions is 1.2, outside the limits [-0.1, 0.1]" in out
 
 
 def test_what_cannot_be_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -56,19 +56,26 @@ def test_no_action_of_an_instruction_comes_after_the_switch_to_another(
     assert arm.states[-1].instruction == "drop the cup"
 
 
-def test_a_restore_prefills_nothing_and_takes_far_less_than_a_cold_start(arm: Any, client: Any, policy: Any) -> None:
+def test_a_restore_prefills_nothing_takes_far_less_than_a_cold_start_and_goes_on_to_the_bit(
+    arm: Any, client: Any, policy: Any
+) -> None:
     cold = client.call("reset", instruction=f"an instruction that nobody gave before, at {time.monotonic_ns()}")
     assert (cold.error_code, cold.prefilled_tokens > 0) == (ErrorCode.NONE, True)
     client.run(step_limit=60).result()
     client.call("snapshot", name="field.restore")
     digest = client.digest("field.restore")
-    seconds = []
+    seconds, planned = [], []
+    stamp = arm.stamp
     for _ in range(3):
-        client.run(step_limit=3).result()
+        arm.chunks.clear()
+        assert client.run(step_limit=3).result().steps == 3
+        planned.append([chunk.data.tobytes() for chunk in arm.chunks])
+        arm.stamp = stamp  # so that the same is observed
         restored = client.call("restore", name="field.restore")
         assert (restored.error_code, restored.prefilled_tokens) == (ErrorCode.NONE, 0)
         seconds.append(restored.taken.sec + restored.taken.nanosec * 1e-9)
         assert client.live_digest() == digest
+    assert planned[0] == planned[1] == planned[2] != []
     assert min(seconds) < (cold.taken.sec + cold.taken.nanosec * 1e-9) / 2
 
 
