@@ -14,12 +14,9 @@ from torch import Tensor
 from flashrt_ros.models.checkpoint import Checkpoint
 from flashrt_ros.models.config import HybridConfig
 from flashrt_ros.models.modules import Modules
-from flashrt_ros.models.mtp import mtp_weights
 from flashrt_ros.models.tiny import random_tensor, write_without_weights
 
 SIZES = ("tiny", "0.8B", "2B")
-
-_MTP = "mtp.norm.weight"
 
 
 def write_synthetic(folder: Path, size: str) -> HybridConfig:
@@ -38,11 +35,9 @@ class RandomCheckpoint(Checkpoint):
         self.folder = Path("random")
         self.files = ()
         self._seed, self._device = seed, device
-        modules = Modules.build(config)
+        modules = Modules.build(config, mtp=True)
         self._derived_from = {part.name for part in (*modules.vision.sources(), *modules.head.sources())}
-        self.shapes = {_MTP: (config.text.hidden_size,)}
-        mtp = mtp_weights(config.text, torch.float32, self)
-        self.shapes = {**modules.tensors(), **{part.name: part.shape for item in mtp for part in item.parts}}
+        self.shapes = modules.tensors()
 
     def read(self, name: str) -> Tensor:
         """Draw the tensor, float32."""
