@@ -161,6 +161,7 @@ class PolicyDiagnostics:
         captures = plan.backend.captures
         values: dict[str, object] = {
             "backend": plan.backend.name,
+            "device": plan.backend.numerics()["device"],
             "captures": captures,
             "memory, MiB": f"{sum(sizes.values()) / _MIB:.1f}",
             **{f"memory, {kind}, MiB": f"{nbytes / _MIB:.1f}" for kind, nbytes in sorted(sizes.items())},
