@@ -22,8 +22,7 @@ __device__ inline float read_of(unsigned rank, const float* x) {
   float found;
   asm volatile("{.reg .u32 there; mapa.shared::cluster.u32 there, %1, %2; ld.shared::cluster.f32 %0, [there];}"
                : "=f"(found)
-               : "r"(address), "r"(rank)
-               : "memory");
+               : "r"(address), "r"(rank));
   return found;
 #else
   return *x;

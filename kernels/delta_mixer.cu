@@ -63,6 +63,16 @@ __device__ void convolve(const Rows<T>& rows, float* to, int pitch, const float 
   }
 }
 
+// The squares of a head's outputs, from all warps and blocks that have some: lanes i * D / WARP on have those of row i.
+template <int D, int COLUMNS, int N> __device__ float head_squares(const Shared<D, COLUMNS, N>& shared, int live) {
+  constexpr int PIECES = D / WARP, OWN = COLUMNS / WARP;
+  const int lane = threadIdx.x % WARP, row = lane / PIECES, piece = lane % PIECES;
+  float squares = row < min(N, live) ? read_of(piece / OWN, &shared.squares[row][piece % OWN]) : 0.0f;
+#pragma unroll
+  for (int offset = PIECES / 2; offset > 0; offset /= 2) squares += __shfl_xor_sync(0xffffffffu, squares, offset);
+  return squares;
+}
+
 template <typename T, int D, int N, bool MOVE> __device__ void delta_mixer(const Rows<T>& rows) {
   constexpr int COLUMNS = COLUMNS_OF<D>, BLOCKS = D / COLUMNS;
   using Block = Shared<D, COLUMNS, N>;
@@ -128,18 +138,15 @@ template <typename T, int D, int N, bool MOVE> __device__ void delta_mixer(const
   cluster_arrive();
   cluster_wait();  // all blocks of the head have left their squares, and have read the conv state
 
-  if (puts_out)
+  if (puts_out) {
+    const float squares = head_squares(shared, live);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      if (i >= live) continue;
-      float squares = 0.0f;
-      for (int from = 0; from < BLOCKS; ++from)
-#pragma unroll
-        for (int warp = 0; warp < COLUMNS / WARP; ++warp) squares += read_of(from, &shared.squares[i][warp]);
-      const float scale = factor / sqrtf(squares / D + rows.eps);
-      rows.out[(int64(i) * heads + head) * D + value + column] = from_float<T>(y[i] * scale * silu_as<T>(gate[i]));
+      const float scale = factor / sqrtf(__shfl_sync(0xffffffffu, squares, i * (D / WARP)) / D + rows.eps);
+      if (i < live)
+        rows.out[(int64(i) * heads + head) * D + value + column] = from_float<T>(y[i] * scale * silu_as<T>(gate[i]));
     }
-  __syncwarp();
+  }
   cluster_arrive();
   if constexpr (MOVE) {
     if (live > 0) move_state(shared, s, state, live);

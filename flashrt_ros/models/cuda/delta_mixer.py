@@ -18,8 +18,8 @@ _ROWS = (1, 2, 4, 8)
 """Rows that kernels are compiled for."""
 _WIDTHS = (64, 128)
 """Of a head's keys and values, which are equally wide."""
-_LAYERS = 48
-"""As in kernels/keep_mixers.cu: layers of one launch, as their table is a kernel parameter."""
+_LAYERS, _BLOCKS = 48, 2
+"""As in kernels/keep_mixers.cu: layers of one launch, as their table is a kernel parameter, and blocks of a head."""
 
 
 class _Layer(ctypes.Structure):
@@ -132,7 +132,7 @@ class CudaDeltaMixer(CudaBase, Composites):
             for index, layer in enumerate(part):
                 table.at[index] = _Layer(*(tensor.data_ptr() for tensor in layer))
             kernel = f"keep_mixers_{variant}"
-            self.cuda.launch_with("keep_mixers", kernel, heads * len(part), 4 * width, table)
+            self.cuda.launch_with("keep_mixers", kernel, _BLOCKS * heads * len(part), 4 * width, table)
 
 
 def _variant(x: Tensor, state: Tensor) -> str | None:
