@@ -55,7 +55,7 @@ class CudaAttend(CudaBase):
         if not (q.is_contiguous() and keys.is_contiguous() and values.is_contiguous() and out.is_contiguous()):
             raise TypeError("attend_cache: q, keys, values and out must be contiguous")
         gate_row, gate_head, _ = gate.stride()
-        sizes = (heads, kv_heads, width, gate_row, gate_head)
+        sizes = (heads // kv_heads, kv_heads, width, gate_row, gate_head)
         if q.dtype == torch.float32:
             tensors = (q, keys, values, position, length, gate, out)
             self.cuda.launch("attend_cache", "attend_cache_f32", (n, heads), _PLAIN_THREADS, *tensors, *sizes)
