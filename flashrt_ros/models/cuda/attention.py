@@ -16,8 +16,8 @@ _KEY_TILE = 64
 _PLAIN_THREADS, _PLAIN_WIDTH = 256, 256
 _CACHE_WIDTHS, _WIDTHS = (64, 128, 256), (32, 48, 64, 80, 128)
 """Head sizes that there are bfloat16 kernels for; others are padded to the next."""
-_FEW, _HOPPER_FROM = 16, 64
-"""Up to so many packed rows warps share them and split the keys; from so many on a tile of 128 is half full or more."""
+_FEW, _HOPPER_FROM = 32, 32
+"""Up to so many packed rows tiles of 16 are faster than those of 64; beyond so many tiles of 128 are, on sm_90a."""
 
 
 @dataclass(frozen=True, slots=True)
