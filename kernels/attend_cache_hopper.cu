@@ -6,9 +6,11 @@
 #include "attend_cache.cuh"
 #include "warpgroup.cuh"
 
-constexpr int D = 256, BLOCKS = D / SWIZZLE_ROW, ROWS = 128, THREADS = 256, STAGES = 2;
+constexpr int THREADS = 256;
 
 #if HAS_WARPGROUP
+
+constexpr int D = 256, BLOCKS = D / SWIZZLE_ROW, ROWS = 128, STAGES = 2;
 
 struct Tiles {
   bf16 queries[BLOCKS][ROWS * SWIZZLE_ROW];
