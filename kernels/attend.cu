@@ -23,7 +23,7 @@ __device__ inline void load_rows(bf16* to, const bf16* x, int stride, int first,
   for (int i = threadIdx.x; i < ROWS * (D / 8); i += THREADS) {
     const int row = i / (D / 8), column = i % (D / 8) * 8;
     const bool valid = first + row < count && column < d;
-    copy_async(to + row * pitch<D>() + column, valid ? x + (first + row) * stride + column : x, valid);
+    copy_async(to + row * pitch<D>() + column, x + (first + row) * stride + column, valid);
   }
 }
 

@@ -15,7 +15,7 @@ template <int D, int ROWS, int THREADS> __device__ void load_queries(const Cache
     const int row = i / (D / 8), column = i % (D / 8) * 8, packed = first_row + row;
     const bool valid = packed < c.packed_rows() && column < c.d;
     const int64 from = ((int64)(packed / c.group()) * c.heads + c.head(packed)) * c.d + column;
-    copy_async(to + row * pitch<D>() + column, valid ? c.q + from : c.q, valid);
+    copy_async(to + row * pitch<D>() + column, c.q + from, valid);
   }
 }
 
@@ -27,8 +27,7 @@ template <int D, int THREADS> __device__ inline void load_keys(const Cache& c, b
   to += row * pitch<D>() + column;
 #pragma unroll
   for (int i = 0; i < KEY_TILE / STEP; ++i) {
-    const bool valid = i * STEP < rows;
-    copy_async(to + i * STEP * pitch<D>(), valid ? from : cache, valid);
+    copy_async(to + i * STEP * pitch<D>(), from, i * STEP < rows);
     from += STEP * stride;
   }
 }

@@ -22,7 +22,7 @@ __device__ inline void load_queries(const Cache& c, Tiles& to, int first_row) {
     const int row = i / (D / 8), column = i % (D / 8) * 8, packed = first_row + row;
     const bool valid = packed < c.packed_rows();
     const int64 from = ((int64)(packed / c.group()) * c.heads + c.head(packed)) * D + column;
-    copy_async(to.queries[column / SWIZZLE_ROW] + swizzled(row, column % SWIZZLE_ROW), valid ? c.q + from : c.q, valid);
+    copy_async(to.queries[column / SWIZZLE_ROW] + swizzled(row, column % SWIZZLE_ROW), c.q + from, valid);
   }
 }
 
@@ -35,8 +35,7 @@ __device__ inline void load_tile(const Cache& c, bf16 (&to)[BLOCKS][KEY_TILE * S
   bf16* at = to[column / SWIZZLE_ROW] + swizzled(row, column % SWIZZLE_ROW);
 #pragma unroll
   for (int i = 0; i < KEY_TILE / STEP; ++i) {
-    const bool valid = i * STEP < rows;
-    copy_async(at + i * STEP * SWIZZLE_ROW, valid ? from : cache, valid);
+    copy_async(at + i * STEP * SWIZZLE_ROW, from, i * STEP < rows);
     from += STEP * stride;
   }
 }

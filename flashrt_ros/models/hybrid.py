@@ -13,16 +13,17 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from flashrt_ros.models.append import IMAGE_ROWS, RESTART, SEGMENT_START, TOKENS, append_inputs, append_steps
 from flashrt_ros.models.checkpoint import Checkpoint
 from flashrt_ros.models.config import read_config, read_json
 from flashrt_ros.models.modules import Modules, Weights
-from flashrt_ros.models.mtp import has_mtp
+from flashrt_ros.models.mtp import Mtp, has_mtp
 from flashrt_ros.models.observation import ModelObservation
 from flashrt_ros.models.ops import Ops
 from flashrt_ros.models.prompt import Encode, Prompt, read_encoder, text_segment
-from flashrt_ros.models.qwen3_5_text import LENGTH, POSITION
+from flashrt_ros.models.qwen3_5_text import LENGTH, POSITION, Angles
 from flashrt_ros.models.speech import Speech
 from flashrt_ros.runtime.backend import Inputs, Stage
 from flashrt_ros.runtime.buffers import Buffer, BufferSet
@@ -157,22 +158,31 @@ class Hybrid:
         ops.copy(b["proprio_input"], b["proprio"])
 
     def _append(self, ops: Ops, b: BufferSet, n: int) -> None:
-        text, mtp, length = self._modules.text, self._modules.mtp, b[LENGTH]
+        text, length = self._modules.text, b[LENGTH]
         if self.config.layout == "starvla":
             text.restart(ops, b, b[RESTART])
+            ops.clear_if(b[RESTART], [b["condition_rows"]])
         x = ops.scratch((n, self.config.text.hidden_size), self.dtype)
         ops.embed_rows(b[TOKENS][:n], b["embed_tokens"], length, b[IMAGE_ROWS][:n], b["image_embeds"], x)
         angles = text.angles(ops, b, b[POSITION], n)
-        if mtp is None:
+        if self._modules.mtp is None:
             text.append(ops, b, x, angles)
         else:
-            kept = mtp.before(ops, b, x, angles)
+            embedding = ops.scratch(tuple(x.shape), self.dtype)
+            ops.copy(x, embedding)
             text.append(ops, b, x, angles)
-            drafted = mtp.follow(ops, b, kept, x, b["condition"], b["condition_rows"])
-            ops.check_finite(drafted, b[FAULT], _DRAFTS, rows=kept.count)
+            self._append_mtp(ops, b, self._modules.mtp, embedding, x, angles)
         start = b[POSITION] if self.config.condition == "all" else b[SEGMENT_START]
         ops.append_rows(x, b[FAULT], _HIDDEN, start, length, b["condition"], b["condition_rows"])
         text.advance(ops, b)
+
+    def _append_mtp(self, ops: Ops, b: BufferSet, mtp: Mtp, embedding: Tensor, hidden: Tensor, angles: Angles) -> None:
+        """Give the MTP layer the rows of a stage, each with the hidden state of the row before it."""
+        before, n = ops.scratch(tuple(hidden.shape), self.dtype), hidden.shape[0]
+        ops.last_row(b["condition"], b["condition_rows"], before[:1])
+        if n > 1:
+            ops.copy(hidden[: n - 1], before[1:])
+        mtp.remember(ops, b, embedding, before, angles, b[POSITION], b[LENGTH])
 
     def _denoise_begin(self, ops: Ops, b: BufferSet, generator: str) -> None:
         ops.normals(b[generator], b["actions"])

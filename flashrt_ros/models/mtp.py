@@ -8,15 +8,13 @@ norm(layer(W [norm(embedding) ; norm(h)])) (Qwen3.5's MTP; DeepSeek-V3, arXiv 24
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 from flashrt_ros.models.backbone_config import FULL, TextConfig
 from flashrt_ros.models.checkpoint import Checkpoint
 from flashrt_ros.models.ops import Ops
-from flashrt_ros.models.qwen3_5_text import LENGTH, POSITION, Angles, Cache, attention, layer_weights, mlp
+from flashrt_ros.models.qwen3_5_text import POSITION, Angles, Cache, attention, layer_weights, mlp, remember
 from flashrt_ros.models.weights import Part, Scope, Weight, centred, weight
 from flashrt_ros.runtime.buffers import Buffer, BufferSet
 
@@ -26,25 +24,11 @@ def has_mtp(checkpoint: Checkpoint) -> bool:
     return any(name.startswith("mtp.") for name in checkpoint.shapes)
 
 
-@dataclass(frozen=True, slots=True)
-class Behind:
-    """What a stage's rows were before the model ran over them, for the layer that follows it.
-
-    The first row of a context has none before it, and so none in this layer: there all is one row ahead.
-    """
-
-    behind: Tensor
-    start: Tensor
-    count: Tensor
-    embedding: Tensor
-    angles: Angles
-
-
 class Mtp:
     """One full-attention layer with rows of its own.
 
-    The row of token t + 1 stands at t + 1, so that the context's cursor bounds these rows too; row 0 stays empty, and
-    the layer sees the rows behind it. The row at the cursor belongs to a token that is not in the context.
+    The row of token t + 1 stands at t + 1, so that the context's cursor bounds these rows too; row 0, which no hidden
+    state comes before, is written and never read. The row at the cursor belongs to a token that is not in the context.
     """
 
     def __init__(self, config: TextConfig, dtype: torch.dtype, max_rows: int, drafts: int) -> None:
@@ -74,43 +58,39 @@ class Mtp:
         rows = (self.max_rows + self.drafts, self.config.kv_heads, self.config.head_dim)
         return [Buffer(f"mtp.{part}", rows, self.dtype, "state", "context", rows=POSITION) for part in ("key", "value")]
 
-    def before(self, ops: Ops, b: BufferSet, x: Tensor, angles: Angles) -> Behind:
-        """Keep the embeddings x [n, hidden] of a stage's rows, which the model is about to overwrite."""
-        behind, start, count = (ops.scratch((1,), torch.int64) for _ in range(3))
-        ops.lag(b[POSITION], b[LENGTH], behind, start, count)
-        cos, sin = (self._moved(ops, b, rows, behind)[1:] for rows in angles)
-        return Behind(behind, start, count, self._moved(ops, b, x, behind)[1:], (cos, sin))
-
-    def follow(self, ops: Ops, b: BufferSet, kept: Behind, hidden: Tensor, newest: Tensor, rows: Tensor) -> Tensor:
-        """Append a stage's rows, each with the hidden state of the row before it; returns their hidden states.
-
-        `hidden` [n, hidden] are the stage's; that of the row before them is the last of the first `rows` of `newest`.
-        """
-        before = ops.scratch((hidden.shape[0] + 1, hidden.shape[1]), self.dtype)
-        ops.last_row(newest, rows, before[:1])
-        ops.write_rows(hidden, kept.behind, b[LENGTH], before)
-        return self.append(ops, b, kept.embedding, before[:-1], kept.angles, kept.start, kept.count)
+    def remember(
+        self,
+        ops: Ops,
+        b: BufferSet,
+        embedding: Tensor,
+        hidden: Tensor,
+        angles: Angles,
+        position: Tensor,
+        length: Tensor,
+    ) -> None:
+        """Append rows from `position` on, of which `length` count, and draft nothing from them."""
+        x = self._joined(ops, b, embedding, hidden)
+        remember(ops, self.config, Scope(b, "mtp.0."), x, angles, Cache(b["mtp.key"], b["mtp.value"], position, length))
 
     def append(
-        self, ops: Ops, b: BufferSet, embedding: Tensor, hidden: Tensor, angles: Angles, start: Tensor, count: Tensor
+        self, ops: Ops, b: BufferSet, embedding: Tensor, hidden: Tensor, angles: Angles, start: Tensor, length: Tensor
     ) -> Tensor:
-        """Append `count` rows, of tokens start + 1 and so on, and return their hidden states, [n, hidden].
+        """Append rows from start + 1 on, of which `length` count, and return their hidden states, [n, hidden].
 
-        Row i has the embedding of token start + 1 + i and the hidden state of the row before that.
+        Row i has the embedding of token start + 1 + i, and the hidden state of the row before that.
         """
-        c, w = self.config, Scope(b, "mtp.")
-        x, h = (ops.scratch(tuple(hidden.shape), self.dtype) for _ in range(2))
-        ops.norm_linear(embedding, w["embedding_norm"], w["fc_embedding"], x, c.eps)
-        ops.norm(hidden, w["hidden_norm"], h, c.eps)
-        ops.linear(h, w["fc_hidden"], x, add=x)
-        layer = Scope(b, "mtp.0.")
-        attention(ops, c, layer, x, angles, Cache(w["key"][1:], w["value"][1:], start, count))
+        c, layer = self.config, Scope(b, "mtp.0.")
+        x = self._joined(ops, b, embedding, hidden)
+        attention(ops, c, layer, x, angles, Cache(b["mtp.key"][1:], b["mtp.value"][1:], start, length))
         mlp(ops, c, layer, x)
-        ops.norm(x, w["final_norm"], x, c.eps)
+        ops.norm(x, b["mtp.final_norm"], x, c.eps)
         return x
 
-    def _moved(self, ops: Ops, b: BufferSet, rows: Tensor, behind: Tensor) -> Tensor:
-        """A copy of live rows [n, width] that begins at row `behind` of n + 1."""
-        moved = ops.scratch((rows.shape[0] + 1, rows.shape[1]), rows.dtype)
-        ops.write_rows(rows, behind, b[LENGTH], moved)
-        return moved
+    def _joined(self, ops: Ops, b: BufferSet, embedding: Tensor, hidden: Tensor) -> Tensor:
+        """W [norm(embedding); norm(hidden)]."""
+        eps, w = self.config.eps, Scope(b, "mtp.")
+        x, h = (ops.scratch(tuple(hidden.shape), self.dtype) for _ in range(2))
+        ops.norm_linear(embedding, w["embedding_norm"], w["fc_embedding"], x, eps)
+        ops.norm(hidden, w["hidden_norm"], h, eps)
+        ops.linear(h, w["fc_hidden"], x, add=x)
+        return x

@@ -27,7 +27,7 @@ STOPS = 8
 """Room for tokens that end a text."""
 
 _TOKENS, _ACCEPTED, _LAST, _ROW = "say.tokens", "say.accepted", "say.last", "say.row"
-_STOPS, _ONE = "say.stops", "say.one"
+_STOPS, _ONE, _BACK = "say.stops", "say.one", "say.back"
 _SAID, _SAID_ROWS = "said", "said_rows"
 _SCALARS = (_ACCEPTED, _LAST, _ROW)
 
@@ -48,7 +48,7 @@ class Speech:
         """Inputs, outputs and what one stage leaves to the next."""
         return [
             Buffer(_STOPS, (STOPS,), torch.int64, "input"),
-            Buffer(_ONE, (1,), torch.int64, "input"),
+            *(Buffer(name, (1,), torch.int64, "input") for name in (_ONE, _BACK)),
             Buffer(_TOKENS, (self.rows,), torch.int64, "scratch"),
             *(Buffer(name, (1,), torch.int64, "scratch") for name in _SCALARS),
             Buffer(_SAID, (self.rows,), torch.int64, "output", memory="host"),
@@ -76,8 +76,7 @@ class Speech:
         hidden, tokens = self._scratch(ops, 1), b[_TOKENS]
         ops.last_row(b["condition"], b["condition_rows"], hidden)
         self._choose(ops, b, hidden, tokens[:1])
-        unused = [ops.scratch((1,), torch.int64) for _ in range(2)]
-        ops.lag(b[POSITION], b[_ONE], unused[0], b[_ROW], unused[1])
+        ops.set_sum(b[POSITION], b[_BACK], b[_ROW])
         self._draft(ops, b, hidden, tokens)
 
     def _step(self, ops: Ops, b: BufferSet) -> None:
@@ -148,3 +147,4 @@ def _place(b: Inputs, rows: int) -> None:
     """Text takes one rotary position a row, on all axes; drafts stand one row ahead of what they are made from."""
     b[ROPE_OFFSETS][:, : rows + 1].copy_(torch.arange(rows + 1))
     b[_ONE].fill_(1)
+    b[_BACK].fill_(-1)

@@ -136,15 +136,6 @@ def test_advance(gpu) -> None:
     gpu.check("advance", make, outputs=["position", "rope_delta"], dtype=torch.float32)
 
 
-@pytest.mark.parametrize("position", [0, 1, 900])
-def test_lag(gpu, position) -> None:
-    def make(t):
-        out = {name: t.out(1, dtype=torch.int64) for name in ("behind", "start", "count")}
-        return {"position": t.scalar(position), "length": t.scalar(24), **out}
-
-    gpu.check("lag", make, outputs=["behind", "start", "count"], dtype=torch.float32)
-
-
 def test_types_that_no_kernel_takes_are_named(gpu) -> None:
     half, wide = torch.zeros(4, 8, dtype=torch.float16, device="cuda"), torch.zeros(4, 8, device="cuda")
     with pytest.raises(TypeError, match=r"copy: x is torch\.float16; the kernel takes torch\.float32"):

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 
 from flashrt_ros.models.ops import Ops
@@ -46,10 +45,3 @@ def test_advance_keeps_the_rotary_cursor_at_position_plus_delta() -> None:
     position, delta = torch.tensor([10]), torch.tensor([-3])
     Ops().advance(torch.tensor([8]), torch.tensor([2]), position, delta)
     assert (int(position), int(position + delta)) == (18, 9)
-
-
-@pytest.mark.parametrize(("position", "length", "expected"), [(0, 1, (0, 0, 0)), (0, 5, (0, 0, 4)), (7, 5, (1, 6, 5))])
-def test_rows_that_lag_have_none_for_the_first_of_all(position: int, length: int, expected: tuple[int, ...]) -> None:
-    found = [torch.tensor([-9]) for _ in range(3)]
-    Ops().lag(torch.tensor([position]), torch.tensor([length]), *found)
-    assert tuple(map(int, found)) == expected

@@ -161,12 +161,6 @@ class CudaRows(CudaBase):
         expect(op, torch.int64, a=a, out=out, **({} if b is None else {"b": b}))
         self.cuda.launch("cursors", "add", ceil_div(out.numel(), _THREADS), _THREADS, a, b, out, out.numel())
 
-    def lag(self, position: Tensor, length: Tensor, behind: Tensor, start: Tensor, count: Tensor) -> None:
-        """See Rows.lag."""
-        cursors = {"position": position, "length": length, "behind": behind, "start": start, "count": count}
-        expect("lag", torch.int64, **cursors)
-        self.cuda.launch("cursors", "lag", 1, 32, *cursors.values())
-
     def advance(self, length: Tensor, rope_length: Tensor, position: Tensor, rope_delta: Tensor) -> None:
         """See Rows.advance."""
         cursors = {"length": length, "rope_length": rope_length, "position": position, "rope_delta": rope_delta}

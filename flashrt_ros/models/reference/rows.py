@@ -55,15 +55,6 @@ class Rows:
         """Set out = out + 1, for an integer buffer."""
         out.add_(1)
 
-    def lag(self, position: Tensor, length: Tensor, behind: Tensor, start: Tensor, count: Tensor) -> None:
-        """Where `length` rows from `position` on stand in a cache that has none for the first row of all.
-
-        Sets behind = 1, or 0 if position is 0; start = position - behind; count = length - 1 + behind. All int64 [1].
-        """
-        torch.clamp(position, max=1, out=behind)
-        torch.sub(position, behind, out=start)
-        torch.add(length - 1, behind, out=count)
-
     def advance(self, length: Tensor, rope_length: Tensor, position: Tensor, rope_delta: Tensor) -> None:
         """Move past `length` rows that took `rope_length` rotary positions.
 
