@@ -120,7 +120,7 @@ class Hybrid:
             Buffer("images", (views, *c.image_size, 3), torch.uint8, "input"),
             Buffer("proprio_input", (c.state_dim,), torch.float32, "input"),
             Buffer("sample_generator", (2,), torch.int64, "input"),
-            *append_inputs(max(*c.stage_sizes, self.speech.rows)),
+            *append_inputs(max(*c.stage_sizes, self.speech.rows + 1)),
             *self.speech.buffers(),
             Buffer("sampled", chunk, torch.float32, "output"),
             Buffer(FAULT, (1,), torch.int32, "output", memory="host"),

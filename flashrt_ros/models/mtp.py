@@ -70,25 +70,18 @@ class Mtp:
     ) -> None:
         """Append rows from `position` on, of which `length` count, and draft nothing from them."""
         x = self._joined(ops, b, embedding, hidden)
-        remember(ops, self.config, Scope(b, "mtp.0."), x, angles, self._cache(b, position, length))
+        remember(ops, self.config, Scope(b, "mtp.0."), x, angles, Cache(b["mtp.key"], b["mtp.value"], position, length))
 
     def append(
-        self,
-        ops: Ops,
-        b: BufferSet,
-        embedding: Tensor,
-        hidden: Tensor,
-        angles: Angles,
-        position: Tensor,
-        length: Tensor,
+        self, ops: Ops, b: BufferSet, embedding: Tensor, hidden: Tensor, angles: Angles, start: Tensor, length: Tensor
     ) -> Tensor:
-        """Append rows from `position` on, of which `length` count, and return their hidden states, [n, hidden].
+        """Append rows from start + 1 on, of which `length` count, and return their hidden states, [n, hidden].
 
-        Row i has the embedding of token position + i, and the hidden state of the row before that.
+        Row i has the embedding of token start + 1 + i, and the hidden state of the row before that.
         """
         c, layer = self.config, Scope(b, "mtp.0.")
         x = self._joined(ops, b, embedding, hidden)
-        attention(ops, c, layer, x, angles, self._cache(b, position, length))
+        attention(ops, c, layer, x, angles, Cache(b["mtp.key"][1:], b["mtp.value"][1:], start, length))
         mlp(ops, c, layer, x)
         ops.norm(x, b["mtp.final_norm"], x, c.eps)
         return x
@@ -101,6 +94,3 @@ class Mtp:
         ops.norm(hidden, w["hidden_norm"], h, eps)
         ops.linear(h, w["fc_hidden"], x, add=x)
         return x
-
-    def _cache(self, b: BufferSet, position: Tensor, length: Tensor) -> Cache:
-        return Cache(b["mtp.key"], b["mtp.value"], position, length, first=1)

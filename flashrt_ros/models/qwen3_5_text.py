@@ -29,16 +29,12 @@ Angles = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """Where the rows of a stage stand in a layer's KV, [rows, kv_heads, head_dim].
-
-    `length` rows are written from `position` on (int64 [1]); those before `first` are never read.
-    """
+    """Where the rows of a stage stand in a layer's KV, [rows, kv_heads, head_dim]: `length` from `position` on."""
 
     keys: Tensor
     values: Tensor
     position: Tensor
     length: Tensor
-    first: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +108,11 @@ class TextModel:
             names += [] if kind == FULL else [f"recurrent.{layer}", f"conv.{layer}"]
         ops.clear_if(flag, [b[name] for name in names])
 
-    def angles(self, ops: Ops, b: BufferSet, position: Tensor, n: int) -> Angles:
-        """Rotary angles of the `n` rows from `position` (int64 [1]) on, as the input of rotary offsets places them."""
+    def angles(self, ops: Ops, b: BufferSet, position: Tensor, n: int, ahead: int = 0) -> Angles:
+        """Rotary angles of `n` rows from `position` (int64 [1]) on, placed by the rotary offsets from `ahead` on."""
         half = self.config.rotary_dim // 2
         cos, sin = (ops.scratch((n, half), self.dtype) for _ in range(2))
-        offsets = b[ROPE_OFFSETS][:, :n]
+        offsets = b[ROPE_OFFSETS][:, ahead : ahead + n]
         ops.rope_table(position, b[ROPE_DELTA], offsets, b["rope.frequency"], b["rope.axis"], cos, sin)
         return cos, sin
 
@@ -203,7 +199,7 @@ def attention(ops: Ops, c: TextConfig, w: Scope, x: Tensor, angles: Angles, cach
     gains, cursors = (w["q_norm"], w["k_norm"]), (cache.position, cache.length)
     ops.rope_kv(q_in, key, value, *gains, cos, sin, *cursors, q, cache.keys, cache.values, c.eps)
     y = ops.scratch((n, queries), x.dtype)
-    ops.attend_cache(q, cache.keys, cache.values, *cursors, gate, y, first=cache.first)
+    ops.attend_cache(q, cache.keys, cache.values, *cursors, gate, y)
     ops.linear(y, w["out"], x, add=x)
 
 

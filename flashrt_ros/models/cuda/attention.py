@@ -44,11 +44,8 @@ class CudaAttend(CudaBase):
         length: Tensor,
         gate: Tensor,
         out: Tensor,
-        first: int = 0,
     ) -> None:
         """See Attention.attend_cache. With few rows the keys are split over blocks; padding rows are not written."""
-        if first:
-            raise TypeError(f"attend_cache: no kernel leaves out the first {first} rows of a cache")
         n, heads, width = q.shape
         kv_heads = keys.shape[1]
         _check("attend_cache", width, q, keys, values, gate, out)

@@ -44,18 +44,17 @@ class StageWork:
     def append(self, rows: int, position: int) -> Work:
         """Of `append_{rows}` behind `position` rows, the MTP layer included where there is one."""
         c = self._config.text
-        weights = self._meet("text.", lambda spec: rows) + self._meet("mtp.", lambda spec: rows)
-        has_mtp = any(spec.name.startswith("mtp.") for spec in self._weights)
-        linear = sum(kind != FULL for kind in c.layer_types)
-        full = len(c.layer_types) - linear + has_mtp
+        weights = self._meet("text.", lambda spec: rows)
+        full = sum(kind == FULL for kind in c.layer_types)
         row_bytes = 2 * full * c.kv_heads * c.head_dim * self._item
         met = rows * position + rows * (rows + 1) // 2
         attention = Work((position + 2 * rows) * row_bytes, 4 * full * c.heads * c.head_dim * met)
+        linear = len(c.layer_types) - full
         state = c.v_heads * c.k_dim * c.v_dim
         conv = (c.conv_taps - 1) * c.conv_width * self._item
         delta = Work(2 * linear * (4 * state + conv), _DELTA_OPERATIONS * linear * rows * state)
         ends = Work(rows * c.hidden_size * (self._item + 4), 0)
-        return weights + attention + delta + ends
+        return weights + attention + delta + ends + self._remember(rows)
 
     def encode_images(self) -> Work:
         """Of `encode_images`."""
@@ -97,6 +96,15 @@ class StageWork:
         c = self._config.text
         return Work(c.vocab_size * c.hidden_size * self._item, 2 * rows * c.vocab_size * c.hidden_size)
 
+    def _remember(self, rows: int) -> Work:
+        """Of the MTP layer, where there is one: the keys and values of rows, from embeddings and hidden states."""
+        c = self._config.text
+        if not any(spec.name.startswith("mtp.") for spec in self._weights):
+            return Work(0, 0)
+        kept = 2 * c.kv_heads * c.head_dim
+        weights = (2 * c.hidden_size + kept) * c.hidden_size
+        return Work((weights + rows * kept) * self._item, 2 * rows * weights)
+
     @property
     def _crossing(self) -> int:
         c = self._config.head
@@ -107,7 +115,7 @@ class StageWork:
     ) -> Work:
         """Every wanted weight below a prefix, once, and its matrices times their rows."""
         found = [spec for spec in self._weights if spec.name.startswith(prefix) and wanted(spec)]
-        matrices = [spec for spec in found if spec.name.endswith(".weight") or prefix in ("text.", "mtp.")]
+        matrices = [spec for spec in found if spec.name.endswith(".weight") or prefix == "text."]
         products = sum(2 * rows(spec) * math.prod(spec.shape) for spec in matrices if len(spec.shape) == 2)
         return Work(sum(spec.nbytes for spec in found), products)
 
