@@ -42,14 +42,15 @@ class StageWork:
         self._weights = [spec for spec in self._buffers if spec.kind == "weight"]
 
     def append(self, rows: int, position: int) -> Work:
-        """Of `append_{rows}` behind `position` rows."""
+        """Of `append_{rows}` behind `position` rows, the MTP layer included where there is one."""
         c = self._config.text
-        weights = self._meet("text.", lambda spec: rows)
-        full = sum(kind == FULL for kind in c.layer_types)
+        weights = self._meet("text.", lambda spec: rows) + self._meet("mtp.", lambda spec: rows)
+        has_mtp = any(spec.name.startswith("mtp.") for spec in self._weights)
+        linear = sum(kind != FULL for kind in c.layer_types)
+        full = len(c.layer_types) - linear + has_mtp
         row_bytes = 2 * full * c.kv_heads * c.head_dim * self._item
         met = rows * position + rows * (rows + 1) // 2
         attention = Work((position + 2 * rows) * row_bytes, 4 * full * c.heads * c.head_dim * met)
-        linear = len(c.layer_types) - full
         state = c.v_heads * c.k_dim * c.v_dim
         conv = (c.conv_taps - 1) * c.conv_width * self._item
         delta = Work(2 * linear * (4 * state + conv), _DELTA_OPERATIONS * linear * rows * state)
@@ -106,7 +107,7 @@ class StageWork:
     ) -> Work:
         """Every wanted weight below a prefix, once, and its matrices times their rows."""
         found = [spec for spec in self._weights if spec.name.startswith(prefix) and wanted(spec)]
-        matrices = [spec for spec in found if spec.name.endswith(".weight") or prefix == "text."]
+        matrices = [spec for spec in found if spec.name.endswith(".weight") or prefix in ("text.", "mtp.")]
         products = sum(2 * rows(spec) * math.prod(spec.shape) for spec in matrices if len(spec.shape) == 2)
         return Work(sum(spec.nbytes for spec in found), products)
 
