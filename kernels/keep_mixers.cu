@@ -35,25 +35,25 @@ __device__ void move_conv_state(const Layer& layer, int place, int channels, int
 }
 
 template <typename T, int D, int N> __device__ void keep_mixers(const Layers& layers) {
-  constexpr int HEIGHT = D / PARTS;
-  __shared__ Shared<D, N> shared;
+  using Block = Shared<D, D, N>;
+  __shared__ Block shared;
   const Layer& layer = layers.at[blockIdx.x / layers.heads];
   const int heads = layers.heads, group = heads / layers.k_heads, head = blockIdx.x % heads;
   const int channels = (2 * layers.k_heads + heads) * D, column = threadIdx.x % D, part = threadIdx.x / D;
-  const int place = ((part < 2 ? part * layers.k_heads + head / group : 2 * layers.k_heads + head)) * D + column;
+  const int place = (part < 2 ? part * layers.k_heads + head / group : 2 * layers.k_heads + head) * D + column;
   let_next_start();
-  float *state = layer.state + (int64(head) * D + part * HEIGHT) * D + column, s[HEIGHT], unused[N];
-  if (column % WARP == 0)
-    for (int i = 0; i < HEIGHT; ++i) prefetch(state + i * D);
+  float *state = layer.state + (int64(head) * D + part * Block::HEIGHT) * D + column, s[Block::HEIGHT], unused[N];
+  prefetch_state<D, Block::HEIGHT>(state);
   wait_for_inputs();
 
 #pragma unroll
-  for (int i = 0; i < HEIGHT; ++i) s[i] = state[i * D];
+  for (int i = 0; i < Block::HEIGHT; ++i) s[i] = state[i * D];
   const int live = min(int(*layers.accepted), layers.n);
-  if (part == 1 || part == 2)
-    for (int i = 0; i < live; ++i)
-      (part == 1 ? shared.k : shared.v)[i][column] = to_float(static_cast<const T*>(layer.qkv)[int64(i) * channels + place]);
-  if (part == PARTS - 1 && column < live) {
+  if (part == 1 || part == 2) {
+    const T* qkv = static_cast<const T*>(layer.qkv) + place;
+    for (int i = 0; i < live; ++i) (part == 1 ? shared.k : shared.v)[i][column] = to_float(qkv[int64(i) * channels]);
+  }
+  if (part == 3 && column < live) {
     shared.beta[column] = layer.beta[column * heads + head];
     shared.decay[column] = expf(layer.g[column * heads + head]);
   }
@@ -62,16 +62,15 @@ template <typename T, int D, int N> __device__ void keep_mixers(const Layers& la
   __syncthreads();
   if (live <= 0) return;
 
-  dot_pairs<D, N, false>(shared, live);
-  project<D, N, false>(shared, s, part, column, live);
+  dot_pairs<false>(shared, live);
+  project<false>(shared, s, live);
+  if (part == 0) solve<false>(shared, unused, column, live);
   __syncthreads();
-  if (part == 0) solve<D, N, false>(shared, unused, column, live);
-  __syncthreads();
-  move_state<D, N>(shared, s, state, part, column, live);
+  move_state(shared, s, state, live);
 }
 
 #define KEEP_MIXERS(SUFFIX, T, D, N)                                                                                  \
-  extern "C" __global__ void __launch_bounds__(PARTS * D, 1)                                                             \
+  extern "C" __global__ void __launch_bounds__(4 * D, 1)                                                              \
       keep_mixers_##SUFFIX(const __grid_constant__ Layers layers) {                                                   \
     keep_mixers<T, D, N>(layers);                                                                                     \
   }

@@ -182,8 +182,7 @@ class Hybrid:
         ops.last_row(b["condition"], b["condition_rows"], before[:1])
         if n > 1:
             ops.copy(hidden[: n - 1], before[1:])
-        drafted = mtp.append(ops, b, embedding, before, angles, b[POSITION], b[LENGTH])
-        ops.check_finite(drafted, b[FAULT], _DRAFTS, rows=b[LENGTH])
+        mtp.remember(ops, b, embedding, before, angles, b[POSITION], b[LENGTH])
 
     def _denoise_begin(self, ops: Ops, b: BufferSet, generator: str) -> None:
         ops.normals(b[generator], b["actions"])

@@ -173,6 +173,7 @@ class TextModel:
         c, n = self.config, x.shape[0]
         widths = (c.conv_width, c.value_width, c.v_heads, c.v_heads)
         mixed = ops.scratch((n, sum(widths)), self.dtype)
+        ops.expect(w["out"], w["gate_up"])
         ops.norm_linear(x, w["input_norm"], w["in"], mixed, c.eps)
         qkv, z, beta, decay = mixed.split(widths, dim=-1)
         conv, state = b[f"conv.{layer}"], b[f"recurrent.{layer}"]
@@ -204,6 +205,18 @@ def attention(ops: Ops, c: TextConfig, w: Scope, x: Tensor, angles: Angles, cach
     y = ops.scratch((n, queries), x.dtype)
     ops.attend_cache(q, cache.keys, cache.values, *cursors, gate, y, first=cache.first)
     ops.linear(y, w["out"], x, add=x)
+
+
+def remember(ops: Ops, c: TextConfig, w: Scope, x: Tensor, angles: Angles, cache: Cache) -> None:
+    """Write the keys and values of norm(x) alone, for a layer that nothing else is wanted of."""
+    n, (cos, sin) = x.shape[0], angles
+    queries, rows = 2 * c.heads * c.head_dim, c.kv_heads * c.head_dim
+    kv, k = ops.scratch((n, 2 * rows), x.dtype), ops.scratch((n, c.kv_heads, c.head_dim), x.dtype)
+    ops.norm_linear(x, w["input_norm"], w["qkv"][queries:], kv, c.eps)
+    key, value = (part.unflatten(-1, (c.kv_heads, c.head_dim)) for part in kv.split(rows, dim=-1))
+    ops.norm_rope(key, w["k_norm"], cos, sin, k, c.eps)
+    ops.write_rows(k, cache.position, cache.length, cache.keys)
+    ops.write_rows(value, cache.position, cache.length, cache.values)
 
 
 def mlp(ops: Ops, c: TextConfig, w: Scope, x: Tensor) -> None:

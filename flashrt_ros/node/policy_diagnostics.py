@@ -101,11 +101,10 @@ class PolicyDiagnostics:
         return self._status("command_node", level, message, values)
 
     def _topics(self) -> DiagnosticStatus:
-        news = self._events.news()
-        level = DiagnosticStatus.WARN if news else DiagnosticStatus.OK
-        for event in news:
-            self._node.get_logger().warning(f"topic {event}")
-        return self._status("topics", level, "; ".join(news) or "as they should be", self._events.counts())
+        level, message, counts = self._events.finding()
+        if level != DiagnosticStatus.OK:
+            self._node.get_logger().warning(f"topics: {message}")
+        return self._status("topics", level, message, counts)
 
     def _inference(self, mind: Mind) -> DiagnosticStatus:
         inference, times = mind.inference, mind.inference.times

@@ -126,6 +126,8 @@ def test_a_text_that_ended_early_leaves_the_cursor_at_its_end(session: Session) 
     assert ended.text == said.text[: len(ended.tokens)]
     assert ended.boundary.cursors["position"] == position + len(ended.tokens)
     assert int(session.policy.plan.buffers["position"]) == position + len(ended.tokens)
+    session.restore("before")
+    assert session.say(40, stop=()).steps == said.steps
 
 
 def test_what_closes_a_turn_follows_the_stop_alone(session: Session) -> None:

@@ -43,8 +43,8 @@ class StageWork:
         self._drafts = model.speech.rows - 1
 
     def append(self, rows: int, position: int) -> Work:
-        """Of `append_{rows}` behind `position` rows, the MTP layer included where there is one."""
-        return self._text(rows, position) + self._draft(rows, position)
+        """Of `append_{rows}` behind `position` rows."""
+        return self._text(rows, position) + self._remember(rows)
 
     def say_begin(self, position: int) -> Work:
         """Of `say_begin`: a token is chosen, and each draft behind it."""
@@ -68,6 +68,14 @@ class StageWork:
         delta = Work(2 * linear * (4 * state + conv), _DELTA_OPERATIONS * linear * rows * state)
         ends = Work(rows * c.hidden_size * (self._item + 4), 0)
         return self._meet("text.", lambda spec: rows) + attention + delta + ends
+
+    def _remember(self, rows: int) -> Work:
+        """Rows of which the MTP layer, if there is one, gets keys and values alone."""
+        c, kv = self._config.text, 2 * self._config.text.kv_heads * self._config.text.head_dim
+        if not self._drafts:
+            return Work(0, 0)
+        weights = (2 * c.hidden_size + kv) * c.hidden_size
+        return Work((weights + rows * kv) * self._item, 2 * rows * weights)
 
     def _draft(self, rows: int, position: int) -> Work:
         """Rows through the MTP layer, if there is one."""
