@@ -74,7 +74,6 @@ class Gpu:
 
     def __init__(self) -> None:
         from flashrt_ros.models.cuda.ops import CudaOps
-
         from flashrt_ros.runtime.cuda.arena import Arena
         from flashrt_ros.runtime.cuda.driver import Device
         from flashrt_ros.runtime.cuda.launcher import KernelLauncher
