@@ -5,6 +5,9 @@
 // memory; ROW_WARPS warps side by side over the rows, KEY_WARPS over the keys. float32: one block a row.
 #include "flash_attention.cuh"
 
+// Keys of a step, two of which are in shared memory: as many as fit in 99 KiB.
+template <int D> __device__ constexpr int key_tile() { return D <= 64 ? 128 : 64; }
+
 struct Stride {
   int batch, row, head;
 };
@@ -13,19 +16,21 @@ template <typename T> __device__ inline T* of_head(T* x, Stride stride) {
   return x + (int64)blockIdx.z * stride.batch + (int64)blockIdx.y * stride.head;
 }
 
+// Rows [first, first + ROWS) of x, zeros from `count` on and in columns from d on.
 template <int D, int ROWS, int THREADS>
 __device__ inline void load_rows(bf16* to, const bf16* x, int stride, int first, int count, int d) {
+#pragma unroll 4
   for (int i = threadIdx.x; i < ROWS * (D / 8); i += THREADS) {
     const int row = i / (D / 8), column = i % (D / 8) * 8;
     const bool valid = first + row < count && column < d;
-    copy_async(to + row * pitch<D>() + column, valid ? x + (int64)(first + row) * stride + column : x, valid);
+    copy_async(to + row * pitch<D>() + column, valid ? x + (first + row) * stride + column : x, valid);
   }
 }
 
 template <int D, int ROW_WARPS, int KEY_WARPS>
 __device__ void attend(const bf16* q, const bf16* all_keys, const bf16* all_values, bf16* out, const int64* count,
                        int n, int m, int d, Stride of_q, Stride of_keys, Stride of_values, Stride of_out) {
-  constexpr int KEY_TILE = 64, ROWS = 16 * ROW_WARPS, KEYS = KEY_TILE / KEY_WARPS;
+  constexpr int KEY_TILE = key_tile<D>(), ROWS = 16 * ROW_WARPS, KEYS = KEY_TILE / KEY_WARPS;
   constexpr int THREADS = WARP * ROW_WARPS * KEY_WARPS, TILE = KEY_TILE * pitch<D>();
   extern __shared__ __align__(16) bf16 shared[];
   __shared__ float tops[ROWS * KEY_WARPS], sums[ROWS * KEY_WARPS];
@@ -64,7 +69,9 @@ __device__ void attend(const bf16* q, const bf16* all_keys, const bf16* all_valu
         for (int j = 0; j < 4; ++j)
           if (key + i * 8 + j % 2 >= live) s[i][j] = -CUDART_INF_F;
     }
-    rows.template weigh<KEYS>(s);
+    float shrink[2];
+    rows.template weigh<KEYS>(s, shrink);
+    rows.rescale(shrink);
     rows.template add<KEYS>(s, values + tile % 2 * TILE + key_warp * KEYS * pitch<D>());
     __syncthreads();
   }
@@ -97,7 +104,7 @@ __device__ void attend(const bf16* q, const bf16* all_keys, const bf16* all_valu
                                     Stride{key_batch, key_row, key_head},                                            \
                                     Stride{value_batch, value_row, value_head}, Stride{out_batch, out_row, out_head}); \
   }
-#define ATTEND_BOTH(D) ATTEND(attend_bf16_d##D, D, 4, 1) ATTEND(attend_few_bf16_d##D, D, 1, 4)
+#define ATTEND_BOTH(D) ATTEND(attend_bf16_d##D, D, 4, 2) ATTEND(attend_few_bf16_d##D, D, 1, (D <= 64 ? 8 : 4))
 ATTEND_BOTH(32)
 ATTEND_BOTH(48)
 ATTEND_BOTH(64)

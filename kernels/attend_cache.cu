@@ -8,38 +8,7 @@
 // head p % group), so that they share what is loaded. Grid: (row tiles, kv_heads, splits).
 // With few rows the keys are split: split z takes an equal share of the key tiles of position + length keys, leaves its
 // sums in parts and tops, and attend_cache_combine adds them in order (flash decoding). float32: one block a row.
-#include "flash_attention.cuh"
-
-constexpr int KEY_TILE = 64;
-
-struct Cache {
-  const bf16* q;
-  const bf16* keys;
-  const bf16* values;
-  const bf16* gate;
-  bf16* out;
-  float* parts;   // [kv_heads, n * group, splits, d], with more than one split
-  float2* stats;  // [kv_heads, n * group, splits]: greatest score and sum of weights
-  int n, heads, kv_heads, d, gate_row, gate_head, splits, first, live;
-
-  __device__ int group() const { return heads / kv_heads; }
-  __device__ int packed_rows() const { return live * group(); }
-  __device__ int head(int packed) const { return blockIdx.y * group() + packed % group(); }
-  // Key tiles that the packed rows up to `last` may see, and how many of them a split takes.
-  __device__ int tiles(int last) const { return (first + last / group() + KEY_TILE) / KEY_TILE; }
-  __device__ int tiles_a_split() const { return (tiles(packed_rows() - 1) + splits - 1) / splits; }
-};
-
-__device__ inline void store_gated(const Cache& c, int row, int head, int column, float4 y, float sum) {
-  const bf16* gate = c.gate + (int64)row * c.gate_row + head * c.gate_head + column;
-  const uint2 raw = *reinterpret_cast<const uint2*>(gate);
-  const float2 low = __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&raw.x));
-  const float2 high = __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&raw.y));
-  const float scale = 1.0f / sum;
-  const uint2 packed = make_uint2(pack(y.x * scale * sigmoid(low.x), y.y * scale * sigmoid(low.y)),
-                                  pack(y.z * scale * sigmoid(high.x), y.w * scale * sigmoid(high.y)));
-  *reinterpret_cast<uint2*>(c.out + ((int64)row * c.heads + head) * c.d + column) = packed;
-}
+#include "attend_cache.cuh"
 
 template <int D, int ROWS, int THREADS> __device__ void load_queries(const Cache& c, bf16* to, int first_row) {
   for (int i = threadIdx.x; i < ROWS * (D / 8); i += THREADS) {
@@ -50,14 +19,17 @@ template <int D, int ROWS, int THREADS> __device__ void load_queries(const Cache
   }
 }
 
-template <int D, int THREADS> __device__ void load_keys(const Cache& c, bf16* to, const bf16* cache, int tile) {
+template <int D, int THREADS> __device__ inline void load_keys(const Cache& c, bf16* to, const bf16* cache, int tile) {
+  constexpr int STEP = THREADS / (D / 8);
+  const int row = threadIdx.x / (D / 8), column = threadIdx.x % (D / 8) * 8, stride = c.kv_heads * c.d;
+  const int rows = column < c.d ? c.first + c.live - tile * KEY_TILE - row : 0;
+  const bf16* from = cache + (int64)(tile * KEY_TILE + row) * stride + blockIdx.y * c.d + column;
+  to += row * pitch<D>() + column;
 #pragma unroll
-  for (int i = 0; i < KEY_TILE * (D / 8) / THREADS; ++i) {
-    const int index = threadIdx.x + i * THREADS, row = index / (D / 8), column = index % (D / 8) * 8;
-    const int key = tile * KEY_TILE + row;
-    const bool valid = key < c.first + c.live && column < c.d;
-    const int64 from = ((int64)key * c.kv_heads + blockIdx.y) * c.d + column;
-    copy_async(to + row * pitch<D>() + column, valid ? cache + from : cache, valid);
+  for (int i = 0; i < KEY_TILE / STEP; ++i) {
+    const bool valid = i * STEP < rows;
+    copy_async(to + i * STEP * pitch<D>(), valid ? from : cache, valid);
+    from += STEP * stride;
   }
 }
 
@@ -66,7 +38,6 @@ template <int D, int ROW_WARPS, int KEY_WARPS> __device__ void attend_cache(Cach
                                                                            const int64* length) {
   constexpr int ROWS = 16 * ROW_WARPS, KEYS = KEY_TILE / KEY_WARPS, THREADS = WARP * ROW_WARPS * KEY_WARPS;
   extern __shared__ __align__(16) bf16 shared[];
-  __shared__ float tops[ROWS * KEY_WARPS], sums[ROWS * KEY_WARPS];
   bf16 *keys = shared, *values = keys + KEY_TILE * pitch<D>(), *queries = values + KEY_TILE * pitch<D>();
   const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
   const int row_warp = warp % ROW_WARPS, key_warp = warp / ROW_WARPS;
@@ -115,30 +86,19 @@ template <int D, int ROW_WARPS, int KEY_WARPS> __device__ void attend_cache(Cach
         for (int j = 0; j < 4; ++j)
           if (key + i * 8 + j % 2 > limit[j / 2]) s[i][j] = -CUDART_INF_F;
     }
-    rows.template weigh<KEYS>(s);
+    float shrink[2];
+    rows.template weigh<KEYS>(s, shrink);
+    rows.rescale(shrink);
     rows.template add<KEYS>(s, values + key_warp * KEYS * pitch<D>());
   }
   rows.finish();
   wait_for_copies<0>();
   __syncthreads();
-  float* y = reinterpret_cast<float*>(shared);
+  float *y = reinterpret_cast<float*>(shared), *tops = reinterpret_cast<float*>(queries), *sums = tops + ROWS * KEY_WARPS;
   const int slot = key_warp * ROWS + row_warp * 16;
   rows.store(y + slot * (D + 8), tops + slot, sums + slot);
   __syncthreads();
-
-  for (int i = threadIdx.x; i < ROWS * (D / 4); i += THREADS) {
-    const int row = i / (D / 4), column = i % (D / 4) * 4, packed = first_row + row;
-    if (packed >= c.packed_rows() || column >= c.d) continue;
-    float top, sum;
-    const float4 total = merge<D, KEY_WARPS>(y, tops, sums, ROWS, row, column, top, sum);
-    if (c.splits == 1) {
-      store_gated(c, packed / c.group(), c.head(packed), column, total, sum);
-    } else {
-      const int64 part = ((int64)blockIdx.y * c.n * c.group() + packed) * c.splits + blockIdx.z;
-      *reinterpret_cast<float4*>(c.parts + part * c.d + column) = total;
-      if (column == 0) c.stats[part] = make_float2(top, sum);
-    }
-  }
+  store_rows<D, ROWS, KEY_WARPS, THREADS>(c, y, tops, sums, first_row);
 }
 
 #define ATTEND_CACHE(NAME, D, ROW_WARPS, KEY_WARPS, BLOCKS)                                                         \
@@ -157,43 +117,52 @@ ATTEND_CACHE(attend_cache_few_bf16_d64, 64, 1, 4, 2)
 ATTEND_CACHE(attend_cache_few_bf16_d128, 128, 1, 4, 2)
 ATTEND_CACHE(attend_cache_few_bf16_d256, 256, 1, 4, 2)
 
-// Adds what the splits left. Grid: (n * group, kv_heads); block: (d / 4, COMBINE_LANES); `tile` is the row tile that
-// the splits were made with, on which depends how many of them saw a key.
-constexpr int COMBINE_LANES = 4, MAX_COLUMNS = 64;
+// Adds what the splits left, COMBINE_LANES of them at a time. Grid: (n * group, kv_heads, d / 64, rounded up); block:
+// (16 times 4 columns, COMBINE_LANES). `tile` is the row tile that the splits were made with, on which depends how many
+// of them saw a key.
+constexpr int COMBINE_LANES = 16, COMBINE_COLUMNS = 16;
 
-extern "C" __global__ void attend_cache_combine_bf16(const int64* position, const int64* length, const bf16* gate,
-                                                     bf16* out, const float* parts, const float2* stats, int n,
-                                                     int heads, int kv_heads, int d, int gate_row, int gate_head,
-                                                     int splits, int tile) {
-  __shared__ float4 totals[COMBINE_LANES][MAX_COLUMNS];
+extern "C" __global__ void __launch_bounds__(COMBINE_COLUMNS* COMBINE_LANES)
+    attend_cache_combine_bf16(const int64* position, const int64* length, const bf16* gate, bf16* out,
+                              const float* parts, const float2* stats, int n, int heads, int kv_heads, int d,
+                              int gate_row, int gate_head, int splits, int tile) {
+  __shared__ float4 totals[COMBINE_LANES][COMBINE_COLUMNS];
   __shared__ float sums[COMBINE_LANES];
   let_next_start();
   wait_for_inputs();
   Cache c{nullptr, nullptr, nullptr, gate, out, nullptr, nullptr, n, heads, kv_heads, d, gate_row, gate_head, splits};
   c.first = (int)*position;
   c.live = (int)*length;
-  const int packed = blockIdx.x, column = threadIdx.x * 4;
+  const int packed = blockIdx.x, column = (blockIdx.z * COMBINE_COLUMNS + threadIdx.x) * 4;
   if (packed >= c.packed_rows()) return;
   const int last = min((packed / tile + 1) * tile, c.packed_rows()) - 1, share = c.tiles_a_split();
   const int count = (c.tiles(last) + share - 1) / share;
   const int64 begin = ((int64)blockIdx.y * n * c.group() + packed) * splits;
+  stats += begin;
+  parts += begin * d;
   float top = -CUDART_INF_F, sum = 0.0f;
-  for (int split = 0; split < count; ++split) top = fmaxf(top, stats[begin + split].x);
+  for (int split = (threadIdx.y * COMBINE_COLUMNS + threadIdx.x) % WARP; split < count; split += WARP)
+    top = fmaxf(top, stats[split].x);
+  top = warp_max(top);
   float4 total = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-  for (int split = threadIdx.y; split < count; split += COMBINE_LANES) {
-    const float2 stat = stats[begin + split];
-    const float weight = exp2_approx(stat.x - top);
-    const float4 x = *reinterpret_cast<const float4*>(parts + (begin + split) * d + column);
-    total.x += weight * x.x;
-    total.y += weight * x.y;
-    total.z += weight * x.z;
-    total.w += weight * x.w;
-    sum += weight * stat.y;
+  if (column < d) {
+#pragma unroll 4
+    for (int split = threadIdx.y; split < count; split += COMBINE_LANES) {
+      const float2 stat = stats[split];
+      const float4 x = *reinterpret_cast<const float4*>(parts + (int64)split * d + column);
+      const float weight = exp2_approx(stat.x - top);
+      total.x += weight * x.x;
+      total.y += weight * x.y;
+      total.z += weight * x.z;
+      total.w += weight * x.w;
+      sum += weight * stat.y;
+    }
   }
   totals[threadIdx.y][threadIdx.x] = total;
   if (threadIdx.x == 0) sums[threadIdx.y] = sum;
   __syncthreads();
-  if (threadIdx.y > 0) return;
+  if (threadIdx.y > 0 || column >= d) return;
+#pragma unroll
   for (int lane = 1; lane < COMBINE_LANES; ++lane) {
     const float4 x = totals[lane][threadIdx.x];
     total.x += x.x;

@@ -7,6 +7,7 @@
 //   conv_gates   both in one launch
 // A block takes `tile` rows (a multiple of STEP) of some channels. Only the first tile reads and writes the state;
 // the others find the inputs before theirs in x. Tiles beyond *length leave their rows as they are.
+#include "gate.cuh"
 #include "vector.cuh"
 
 constexpr int TAPS = 4, BEFORE = TAPS - 1, STEP = 4;
@@ -20,11 +21,12 @@ template <typename T, int VEC> struct Taps {
   }
 };
 
+// Inputs are read for all of a tile's rows, live or not, so that they need not wait for the length.
 template <typename T, int VEC>
-__device__ void convolve(const Taps<T, VEC>& w, const T* x, T* state, int live, T* out, int n, int channels,
+__device__ void convolve(const Taps<T, VEC>& w, const T* x, T* state, const int64* length, T* out, int n, int channels,
                          int channel, int x_stride, int out_stride, int tile) {
-  const int first = blockIdx.y * tile, end = min(min(first + tile, n), live);
-  float window[BEFORE + STEP][VEC];
+  const int first = blockIdx.y * tile, end = min(first + tile, n);
+  float window[BEFORE + STEP][VEC], next[BEFORE][VEC];
 #pragma unroll
   for (int j = 0; j < BEFORE; ++j) {
     if (first > 0)
@@ -32,8 +34,11 @@ __device__ void convolve(const Taps<T, VEC>& w, const T* x, T* state, int live, 
     else
       load(state + int64(j) * channels + channel, window[j]);
   }
+#pragma unroll
+  for (int i = 0; i < STEP; ++i)
+    if (first + i < end) load(x + int64(first + i) * x_stride + channel, window[BEFORE + i]);
+  const int live = int(*length);
   if (first == 0) {
-    float next[BEFORE][VEC];
 #pragma unroll
     for (int j = 0; j < BEFORE; ++j) {
       const int row = live - BEFORE + j;
@@ -42,27 +47,31 @@ __device__ void convolve(const Taps<T, VEC>& w, const T* x, T* state, int live, 
 #pragma unroll
     for (int j = 0; j < BEFORE; ++j) store(state + int64(j) * channels + channel, next[j]);
   }
-  for (int row = first; row < end; row += STEP) {
+  for (int row = first; row < min(end, live); row += STEP) {
+    float fresh[STEP][VEC];
 #pragma unroll
     for (int i = 0; i < STEP; ++i)
-      if (row + i < end) load(x + int64(row + i) * x_stride + channel, window[BEFORE + i]);
+      if (row + STEP + i < end) load(x + int64(row + STEP + i) * x_stride + channel, fresh[i]);
 #pragma unroll
     for (int i = 0; i < STEP; ++i) {
-      if (row + i >= end) continue;
+      if (row + i >= min(end, live)) continue;
       float y[VEC];
 #pragma unroll
       for (int v = 0; v < VEC; ++v) {
         y[v] = 0.0f;
 #pragma unroll
         for (int tap = 0; tap < TAPS; ++tap) y[v] += window[i + tap][v] * w.at[tap][v];
-        y[v] = silu(y[v]);
+        y[v] = silu_as<T>(y[v]);
       }
       store(out + int64(row + i) * out_stride + channel, y);
     }
 #pragma unroll
-    for (int j = 0; j < BEFORE; ++j)
+    for (int v = 0; v < VEC; ++v) {
 #pragma unroll
-      for (int v = 0; v < VEC; ++v) window[j][v] = window[STEP + j][v];
+      for (int j = 0; j < BEFORE; ++j) window[j][v] = window[STEP + j][v];
+#pragma unroll
+      for (int i = 0; i < STEP; ++i) window[BEFORE + i][v] = fresh[i][v];
+    }
   }
 }
 
@@ -93,10 +102,11 @@ __device__ void mix(const T* x, const T* w, T* state, const int64* length, T* ou
   let_next_start();
   Taps<T, VEC> taps;
   if (convolves) taps.read(w, channels, channel);
+  if (convolves && blockIdx.y == 0)
+    for (int j = 0; j < BEFORE; ++j) prefetch(state + int64(j) * channels + channel);
   wait_for_inputs();
-  const int live = int(*length);
   if (convolves)
-    convolve<T, VEC>(taps, x, state, live, out, n, channels, channel, x_stride, out_stride, tile);
+    convolve<T, VEC>(taps, x, state, length, out, n, channels, channel, x_stride, out_stride, tile);
   else if (blockIdx.x == conv_blocks)
     gates.rows(blockIdx.y * tile, min(int(blockIdx.y + 1) * tile, n));
 }
@@ -123,9 +133,12 @@ __device__ void mix(const T* x, const T* w, T* state, const int64* length, T* ou
     gates.rows(blockIdx.x * rows, min(int(blockIdx.x + 1) * rows, n));                                                \
   }
 
-CONV(f32, float, 4)
-CONV(f32_any, float, 1)
-CONV(bf16, bf16, 8)
-CONV(bf16_any, bf16, 1)
+CONV(f32_1, float, 1)
+CONV(f32_2, float, 2)
+CONV(f32_4, float, 4)
+CONV(bf16_1, bf16, 1)
+CONV(bf16_2, bf16, 2)
+CONV(bf16_4, bf16, 4)
+CONV(bf16_8, bf16, 8)
 GATES(f32, float)
 GATES(bf16, bf16)

@@ -17,15 +17,16 @@ template <typename T, int N> __device__ inline void load(float (&to)[N], const T
   for (int i = 0; i < N; ++i) to[i] = to_float(pack.x[i]);
 }
 
-// Sum over the lanes that hold the same columns.
-__device__ inline float group_sum(float x) {
+// Sums over the lanes that hold the same columns, N at once to hide the latency of each exchange.
+template <int N> __device__ inline void group_sums(float (&x)[N]) {
 #pragma unroll
-  for (int offset = 2; offset < WARP; offset *= 2) x += __shfl_xor_sync(0xffffffffu, x, offset);
-  return x;
+  for (int offset = 2; offset < WARP; offset *= 2)
+#pragma unroll
+    for (int i = 0; i < N; ++i) x[i] += __shfl_xor_sync(0xffffffffu, x[i], offset);
 }
 
 // One row of a head, of which the lane has its DK / 16 keys and queries and its 4 values. It is fetched and normalised
-// before its turn, while the row ahead of it is computed.
+// before its turn, while rows ahead of it are computed.
 template <int ROWS> struct Row {
   float q[ROWS], k[ROWS], v[COLUMNS];
   float beta, decay, overlap;  // overlap: q k
@@ -41,21 +42,21 @@ template <int ROWS> struct Row {
 
   __device__ void normalise() {
     decay = expf(decay);
-    float qq = 0.0f, kk = 0.0f, qk = 0.0f;
+    float sums[3] = {};
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
-      qq += q[i] * q[i];
-      kk += k[i] * k[i];
+      sums[0] += q[i] * q[i];
+      sums[1] += k[i] * k[i];
+      sums[2] += q[i] * k[i];
     }
-    const float q_scale = rsqrtf(group_sum(qq) + 1e-6f) * rsqrtf((float)(ROWS * GROUPS));
-    const float k_scale = rsqrtf(group_sum(kk) + 1e-6f);
+    group_sums(sums);
+    const float q_scale = rsqrtf(sums[0] + 1e-6f) * rsqrtf((float)(ROWS * GROUPS)), k_scale = rsqrtf(sums[1] + 1e-6f);
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
       q[i] *= q_scale;
       k[i] *= k_scale;
-      qk += q[i] * k[i];
     }
-    overlap = group_sum(qk);
+    overlap = sums[2] * q_scale * k_scale;
   }
 };
 
@@ -77,30 +78,34 @@ __device__ void delta_rule(const T* q, const T* k, const T* v, const float* beta
   float s[ROWS][COLUMNS];
 #pragma unroll
   for (int i = 0; i < ROWS; ++i) load(s[i], state + i * dv);
-  Row<ROWS> row, next;
-  next.fetch(q, k, v, beta[head], g[head]);
+  const auto fetch = [&](int64 i) {
+    Row<ROWS> row;
+    if (i < live) row.fetch(q + i * q_row, k + i * k_row, v + i * v_row, beta[i * heads + head], g[i * heads + head]);
+    return row;
+  };
+  Row<ROWS> row, next = fetch(0), later = fetch(1);
   next.normalise();
   for (int i = 0; i < live; ++i) {
     row = next;
-    if (i + 1 < live) {
-      const int64 j = i + 1;
-      next.fetch(q + j * q_row, k + j * k_row, v + j * v_row, beta[j * heads + head], g[j * heads + head]);
-    }
-    float y[COLUMNS];
+    next = later;
+    later = fetch(i + 2);
+    float sums[2 * COLUMNS] = {}, y[COLUMNS];  // S^T k, S^T q
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r)
+#pragma unroll
+      for (int c = 0; c < COLUMNS; ++c) {
+        sums[c] += row.k[r] * s[r][c];
+        sums[COLUMNS + c] += row.q[r] * s[r][c];
+      }
+    group_sums(sums);
+    next.normalise();
 #pragma unroll
     for (int c = 0; c < COLUMNS; ++c) {
-      float of_k = 0.0f, of_q = 0.0f;
-#pragma unroll
-      for (int r = 0; r < ROWS; ++r) {
-        of_k += row.k[r] * s[r][c];
-        of_q += row.q[r] * s[r][c];
-      }
-      const float delta = row.beta * (row.v[c] - row.decay * group_sum(of_k));
-      y[c] = row.decay * group_sum(of_q) + row.overlap * delta;
+      const float delta = row.beta * (row.v[c] - row.decay * sums[c]);
+      y[c] = row.decay * sums[COLUMNS + c] + row.overlap * delta;
 #pragma unroll
       for (int r = 0; r < ROWS; ++r) s[r][c] = row.decay * s[r][c] + row.k[r] * delta;
     }
-    next.normalise();
     if (lane < 2) {
       Pack<T, COLUMNS> pack;
 #pragma unroll

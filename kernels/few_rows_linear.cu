@@ -9,46 +9,27 @@
 //
 // Weight rows are the rows of the m16n8k16 products, so that n is padded to 8 alone. A block takes some tiles of 16
 // weight rows, one behind the other; its warps share out k. Every lane copies the very weights that it multiplies
-// into a ring of its own in shared memory, so no barrier stands between memory and arithmetic: of a piece of 64
-// columns, lane (g, t) owns columns 8t..8t+7 and 32+8t..32+8t+7 of rows g and g + 8. Columns may be permuted in a
-// sum, if x is permuted alike: the four pairs of those 16 bytes are what two m16n8k16 products want of that lane.
-// Warps' sums are added in the order of the warps.
+// (pieces.cuh) into a ring of its own in shared memory, so no barrier stands between memory and arithmetic. Warps'
+// sums are added in the order of the warps.
 //
 // The norm is a scale of the finished sum: x * gain is rounded, 1 / rms(x) multiplies the product.
 // Grid: any number of blocks, 256 threads; dynamic shared memory: WARPS * SLOTS * SLOT_BYTES = 64 KiB.
 #include "linear.cuh"
+#include "pieces.cuh"
 
 constexpr int WARPS = 8, THREADS = WARPS * WARP;
-constexpr int PIECE = 64;                    // columns that a warp takes at once
-constexpr int SLOT_BYTES = 16 * PIECE * 2;   // 16 rows of them
+constexpr int STEP = 2 * PIECE;              // columns that a warp takes at once
+constexpr int SLOT_BYTES = 4 * PIECE_BYTES;  // 16 rows of them
 constexpr int SLOTS = 4;
+constexpr int AHEAD = 4;                     // steps whose columns of x a warp holds
 constexpr int PAD = 20;                      // floats between columns of sums: lanes meet in no bank
 
-__device__ inline void copy_async(unsigned shared, const void* global, int bytes) {
-  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared), "l"(global), "r"(bytes) : "memory");
-}
-__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int N> __device__ inline void wait_for_copies() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
-
-__device__ inline uint4 load_shared(unsigned address) {
-  uint4 v;
-  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(address) : "memory");
-  return v;
-}
-
-__device__ inline void multiply(float (&sum)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-
-// The weights of one block: tiles first..last, and of each the columns of this warp, as a sequence of pieces.
+// The weights of one block: tiles first..last, and of each every WARPS-th step, from this warp's first on.
 struct Stream {
   const bf16* w;
-  unsigned ring;        // this lane's first 16 bytes of its warp's ring
+  unsigned char* ring;  // this lane's first 16 bytes of its warp's ring
   int m, k, up;         // up: rows between a gate row and its up row, 0 if nothing is gated
-  int tile, last, piece, begin, end;
+  int tile, last, step;
 
   __device__ int row(int i) const {  // i = 0: row g of the tile, i = 1: row g + 8
     const int g = threadIdx.x % WARP / 4;
@@ -63,17 +44,19 @@ struct Stream {
       for (int i = 0; i < 2; i++)
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-          const int column = piece * PIECE + half * 32 + t * 8;
+          const int column = step * STEP + half * PIECE + t * 8;
           const bool inside = column < k;
-          copy_async(ring + slot * SLOT_BYTES + (i * 2 + half) * 512, w + (int64)row(i) * k + (inside ? column : 0),
-                     inside ? 16 : 0);
+          copy_async(ring + slot * SLOT_BYTES + (i * 2 + half) * PIECE_BYTES, w + (int64)row(i) * k + (inside ? column : 0),
+                     inside);
         }
-      if (++piece == end) piece = begin, tile++;
+      step += WARPS;
+      if (step * STEP >= k) step = threadIdx.x / WARP, tile++;
     }
     commit_copies();
   }
 };
 
+// x * gain, rounded; adds the squares of x.
 __device__ inline uint4 scaled(uint4 x, const float* gain, float& squares) {
   const float4 low = *reinterpret_cast<const float4*>(gain), high = *reinterpret_cast<const float4*>(gain + 4);
   const float gains[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
@@ -95,51 +78,61 @@ __device__ void few_rows(const bf16* x, const float* gain, const bf16* w, const 
   __shared__ float sums[2][WARPS][SUMS];
   __shared__ float squares[WARPS][COLUMNS];
   const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
-  const int height = GATED ? 8 : 16, tiles = (m + height - 1) / height, pieces = (k + PIECE - 1) / PIECE;
+  const int height = GATED ? 8 : 16, tiles = (m + height - 1) / height, steps = (k + STEP - 1) / STEP;
   Stream stream;
   stream.w = w, stream.m = m, stream.k = k, stream.up = GATED ? m : 0;
-  stream.ring = static_cast<unsigned>(__cvta_generic_to_shared(ring)) + warp * SLOTS * SLOT_BYTES + lane * 16;
-  stream.begin = stream.piece = warp * pieces / WARPS, stream.end = (warp + 1) * pieces / WARPS;
+  stream.ring = ring + warp * SLOTS * SLOT_BYTES + lane * 16;
+  const int count = (steps - warp + WARPS - 1) / WARPS;  // steps of this warp
   const int first = static_cast<int>((int64)blockIdx.x * tiles / gridDim.x);
   const int last = static_cast<int>((int64)(blockIdx.x + 1) * tiles / gridDim.x);
-  stream.tile = first, stream.last = stream.begin < stream.end ? last : first;
+  stream.step = warp, stream.tile = first, stream.last = count > 0 ? last : first;
   let_next_start();
 #pragma unroll
   for (int slot = 0; slot < SLOTS - 1; slot++) stream.issue(slot);
   wait_for_inputs();
   const int live = live_rows(rows, n);
 
+  uint4 b[AHEAD][TILES][2];
   float square[TILES] = {};
-  int slot = 0, next = SLOTS - 1;
-  for (int tile = first; tile < last; tile++) {
-    float sum[TILES][4] = {};
-    for (int piece = stream.begin; piece < stream.end; piece++) {
-      wait_for_copies<SLOTS - 2>();
-      uint4 a[2][2];
+  const auto load_rows = [&](uint4(&b)[TILES][2], int index, bool squared) {
 #pragma unroll
-      for (int i = 0; i < 4; i++) a[i / 2][i % 2] = load_shared(stream.ring + slot * SLOT_BYTES + i * 512);
-      stream.issue(next);
-      next = slot, slot = slot + 1 == SLOTS ? 0 : slot + 1;
+    for (int j = 0; j < TILES; j++)
 #pragma unroll
-      for (int j = 0; j < TILES; j++) {
-        uint4 b[2];
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-          const int column = piece * PIECE + half * 32 + t * 8, row = j * 8 + g;
-          b[half] = make_uint4(0, 0, 0, 0);
-          if (row < live && column < k) {
-            b[half] = *reinterpret_cast<const uint4*>(x + (int64)row * ldx + column);
-            if constexpr (NORM) {
-              float more = 0.0f;
-              b[half] = scaled(b[half], gain + column, more);
-              square[j] += tile == first ? more : 0.0f;
-            }
+      for (int half = 0; half < 2; half++) {
+        const int column = (warp + index * WARPS) * STEP + half * PIECE + t * 8, row = j * 8 + g;
+        b[j][half] = make_uint4(0, 0, 0, 0);
+        if (row < live && column < k) {
+          b[j][half] = *reinterpret_cast<const uint4*>(x + (int64)row * ldx + column);
+          if constexpr (NORM) {
+            float more = 0.0f;
+            b[j][half] = scaled(b[j][half], gain + column, more);
+            if (squared) square[j] += more;
           }
         }
+      }
+  };
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-          multiply(sum[j], a[0][half].x, a[1][half].x, a[0][half].y, a[1][half].y, b[half].x, b[half].y);
-          multiply(sum[j], a[0][half].z, a[1][half].z, a[0][half].w, a[1][half].w, b[half].z, b[half].w);
+  for (int i = 0; i < AHEAD; i++) load_rows(b[i], i, true);
+  int slot = 0, next = SLOTS - 1;
+  for (int tile = first; tile < last; tile++) {
+    float sum[TILES][2][4] = {};
+    for (int begin = 0; begin < count; begin += AHEAD) {
+#pragma unroll
+      for (int i = 0; i < AHEAD; i++) {
+        if (begin + i >= count) break;
+        wait_for_copies<SLOTS - 2>();
+        uint4 a[2][2];
+#pragma unroll
+        for (int j = 0; j < 4; j++) a[j / 2][j % 2] = load_piece(stream.ring + slot * SLOT_BYTES + j * PIECE_BYTES);
+        stream.issue(next);
+        next = slot, slot = slot + 1 == SLOTS ? 0 : slot + 1;
+#pragma unroll
+        for (int j = 0; j < TILES; j++)
+#pragma unroll
+          for (int half = 0; half < 2; half++) multiply_pieces(sum[j][half], a[0][half], a[1][half], b[i][j][half]);
+        if (count > AHEAD) {  // else these columns serve every tile
+          const bool again = begin + i + AHEAD >= count;
+          if (!again || tile + 1 < last) load_rows(b[i], again ? i : begin + i + AHEAD, tile == first && !again);
         }
       }
     }
@@ -147,7 +140,7 @@ __device__ void few_rows(const bf16* x, const float* gain, const bf16* w, const 
 #pragma unroll
     for (int j = 0; j < TILES; j++)
 #pragma unroll
-      for (int i = 0; i < 4; i++) mine[warp][(j * 8 + 2 * t + i % 2) * PAD + g + i / 2 * 8] = sum[j][i];
+      for (int i = 0; i < 4; i++) mine[warp][(j * 8 + 2 * t + i % 2) * PAD + g + i / 2 * 8] = sum[j][0][i] + sum[j][1][i];
     if (NORM && tile == first) {
 #pragma unroll
       for (int j = 0; j < TILES; j++) {

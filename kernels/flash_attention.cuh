@@ -29,8 +29,8 @@ template <int D> struct Rows16 {
       for (int j = 0; j < 4; ++j) y[i][j] = 0.0f;
   }
 
-  // Turn scores of KEYS keys into weights relative to the new maximum, and rescale what was summed before.
-  template <int KEYS> __device__ void weigh(float (&s)[KEYS / 8][4]) {
+  // Turns scores of KEYS keys into weights relative to the new maximum; what was summed before is to shrink with it.
+  template <int KEYS> __device__ void weigh(float (&s)[KEYS / 8][4], float (&shrink)[2]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float best = top[half];
@@ -39,9 +39,9 @@ template <int D> struct Rows16 {
       best = fmaxf(best, __shfl_xor_sync(0xffffffffu, best, 1));
       best = fmaxf(best, __shfl_xor_sync(0xffffffffu, best, 2));
       const float base = best == -CUDART_INF_F ? 0.0f : best;
-      const float shrink = exp2_approx(top[half] - base);
+      shrink[half] = exp2_approx(top[half] - base);
       top[half] = best;
-      sum[half] *= shrink;
+      sum[half] *= shrink[half];
 #pragma unroll
       for (int i = 0; i < KEYS / 8; ++i)
 #pragma unroll
@@ -49,14 +49,15 @@ template <int D> struct Rows16 {
           s[i][j] = exp2_approx(s[i][j] - base);
           sum[half] += s[i][j];
         }
-      if (__any_sync(0xffffffffu, shrink != 1.0f)) {
-#pragma unroll
-        for (int i = 0; i < D / 8; ++i) {
-          y[i][2 * half] *= shrink;
-          y[i][2 * half + 1] *= shrink;
-        }
-      }
     }
+  }
+
+  __device__ void rescale(const float (&shrink)[2]) {
+    if (!__any_sync(0xffffffffu, shrink[0] != 1.0f || shrink[1] != 1.0f)) return;
+#pragma unroll
+    for (int i = 0; i < D / 8; ++i)
+#pragma unroll
+      for (int j = 0; j < 4; ++j) y[i][j] *= shrink[j / 2];
   }
 
   // y += weights [16, KEYS] values [KEYS, D].

@@ -3,9 +3,9 @@
 // patches  uint8 images [views, height, width, channels] to rows [views * patches, channels * frames * patch * patch] of
 //          x / 127.5 - 1. Patches that the merger joins (merge x merge) stand side by side; every frame of a patch
 //          holds the same pixels. One block a patch.
-#include "common.cuh"
+#include "vector.cuh"
 
-template <typename T>
+template <typename T, int VEC>
 __device__ void patches(const unsigned char* images, T* out, int height, int width, int channels, int patch, int merge,
                         int frames) {
   const int tall = height / (merge * patch), wide = width / (merge * patch);
@@ -18,18 +18,22 @@ __device__ void patches(const unsigned char* images, T* out, int height, int wid
   out += int64(blockIdx.x) * channels * frames * area;
   let_next_start();
   wait_for_inputs();
-  for (int i = threadIdx.x; i < channels * area; i += blockDim.x) {
-    const int channel = i / area, y = i % area / patch, x = i % patch;
-    const T value = from_float<T>(float(images[(y * width + x) * channels + channel]) / 127.5f - 1.0f);
-    for (int frame = 0; frame < frames; ++frame) out[(channel * frames + frame) * area + i % area] = value;
+  for (int i = threadIdx.x * VEC; i < channels * area; i += blockDim.x * VEC) {
+    const int channel = i / area, within = i - channel * area, y = within / patch, x = within - y * patch;
+    float value[VEC];
+#pragma unroll
+    for (int j = 0; j < VEC; ++j) value[j] = images[(y * width + x + j) * channels + channel] / 127.5f - 1.0f;
+    for (int frame = 0; frame < frames; ++frame) store(out + (channel * frames + frame) * area + within, value);
   }
 }
 
-extern "C" __global__ void patches_f32(const unsigned char* images, float* out, int height, int width, int channels,
-                                       int patch, int merge, int frames) {
-  patches<float>(images, out, height, width, channels, patch, merge, frames);
-}
-extern "C" __global__ void patches_bf16(const unsigned char* images, bf16* out, int height, int width, int channels,
-                                        int patch, int merge, int frames) {
-  patches<bf16>(images, out, height, width, channels, patch, merge, frames);
-}
+#define PATCHES(SUFFIX, T, VEC)                                                                                       \
+  extern "C" __global__ void patches_##SUFFIX(const unsigned char* images, T* out, int height, int width,            \
+                                              int channels, int patch, int merge, int frames) {                      \
+    patches<T, VEC>(images, out, height, width, channels, patch, merge, frames);                                      \
+  }
+
+PATCHES(f32, float, 4)
+PATCHES(f32_any, float, 1)
+PATCHES(bf16, bf16, 8)
+PATCHES(bf16_any, bf16, 1)

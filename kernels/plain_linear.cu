@@ -3,7 +3,8 @@
 // out = act(x w^T + bias) + add for any sizes, strides and alignments, on the ordinary arithmetic units in float32:
 // x [n, k] (rows ldx apart), w [m, k] contiguous, out [n, m]. With `rows`, only that many rows.
 // Names: plain_linear_<x><w><out>, f for float32 and b for bfloat16; bias has the type of w, add that of out.
-// Grid: (ceil(m / 64), ceil(n / 64)), 256 threads. Also activate_<type>: x = act(x) in place.
+// Grid: (ceil(m / 64), ceil(n / 64)), 256 threads. Also activate_<type>: x = act(x) in place; round_rows:
+// out = x in bfloat16.
 #include "linear.cuh"
 
 constexpr int TILE = 64, DEPTH = 16, EACH = 4, THREADS = 256;
@@ -76,3 +77,12 @@ template <typename T> __device__ void activate_rows(T* x, int m, int ldx, int ac
 // Grid: n blocks, one a row of m elements.
 extern "C" __global__ void activate_f32(float* x, int m, int ldx, int act) { activate_rows(x, m, ldx, act); }
 extern "C" __global__ void activate_bf16(bf16* x, int m, int ldx, int act) { activate_rows(x, m, ldx, act); }
+
+// Grid: n blocks, one a row of k elements; rows that do not count stay.
+extern "C" __global__ void round_rows(const float* x, bf16* out, const int64* rows, int n, int k, int ldx) {
+  wait_for_inputs();
+  let_next_start();
+  const int row = blockIdx.x;
+  if (row >= live_rows(rows, n)) return;
+  for (int i = threadIdx.x; i < k; i += blockDim.x) out[(int64)row * k + i] = from_float<bf16>(x[(int64)row * ldx + i]);
+}

@@ -1,6 +1,7 @@
 // Copyright 2026 the flashrt_ros authors
 // SPDX-License-Identifier: Apache-2.0
 // silu_product  silu(gate) * up for x = [gate | up] (Shazeer, arXiv 2002.05202); any number of rows, one row a blockIdx.y.
+#include "gate.cuh"
 #include "vector.cuh"
 
 template <typename T, int VEC> __device__ void silu_product(const T* x, T* out, int width, int x_stride, int out_stride) {
@@ -13,7 +14,7 @@ template <typename T, int VEC> __device__ void silu_product(const T* x, T* out, 
   load(x + i, gate);
   load(x + width + i, up);
 #pragma unroll
-  for (int j = 0; j < VEC; ++j) up[j] *= silu(gate[j]);
+  for (int j = 0; j < VEC; ++j) up[j] *= silu_as<T>(gate[j]);
   store(out + int64(blockIdx.y) * out_stride + i, up);
 }
 

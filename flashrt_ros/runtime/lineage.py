@@ -105,8 +105,15 @@ class Journal:
         self.discard(entry.boundary.id)
         self._entries[entry.boundary.id] = entry
         self.nbytes += entry.nbytes
-        while self.nbytes > self.budget_bytes and len(self._entries) > 1:
-            self.discard(next(iter(self._entries)))
+        while self.nbytes > self.budget_bytes and self.discard_oldest():
+            pass
+
+    def discard_oldest(self) -> bool:
+        """Let the oldest entry go; False where only the newest is left, which stays."""
+        if len(self._entries) <= 1:
+            return False
+        self.discard(next(iter(self._entries)))
+        return True
 
     def discard(self, boundary_id: str) -> None:
         """Forget an entry, if there is one."""

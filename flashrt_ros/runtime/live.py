@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -62,7 +62,7 @@ class LiveState:
 
     def commit(self, boundary: Boundary) -> None:
         """Make the arena's present state the head, and journal its small state."""
-        small = self.plan.backend.save(self.plan.buffers, self.plan.buffers.small_ranges())
+        small = self._save(self.plan.buffers.small_ranges())
         same = self._head if self._head is not None and self._head.boundary.id == boundary.id else None
         self._set_head(JournalEntry(boundary, small, same.rows if same is not None else None))
         if common(self.chain, self.physical) is not self.chain:
@@ -198,7 +198,16 @@ class LiveState:
         return entry.boundary, entry.small, entry.rows if entry.rows is not None else self._save_rows(entry.boundary)
 
     def _save_rows(self, boundary: Boundary) -> Saved:
-        return self.plan.backend.save(self.plan.buffers, self.plan.buffers.row_ranges(boundary.cursors))
+        return self._save(self.plan.buffers.row_ranges(boundary.cursors))
+
+    def _save(self, ranges: Sequence[Range]) -> Saved:
+        """Save ranges; where the device has no room for them, the journal's oldest boundaries make it."""
+        while True:
+            try:
+                return self.plan.backend.save(self.plan.buffers, ranges)
+            except FlashrtError as refused:
+                if refused.code is not ErrorCode.OVER_BUDGET or not self.journal.discard_oldest():
+                    raise
 
 
 def not_begun() -> FlashrtError:

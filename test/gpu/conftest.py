@@ -101,7 +101,7 @@ class Gpu:
         value, that is allowed where plain torch has less.
         """
         given = make(Inputs(dtype, seed))
-        exact = {key: _wide(value) for key, value in given.items()}
+        exact = _copies(given, _wide)
         plain, ours, again = _copies(given), _copies(given), _copies(given)
         getattr(Ops("cuda"), name)(**exact)
         getattr(Ops("cuda"), name)(**plain)
@@ -144,22 +144,19 @@ def _same(a: Tensor, b: Tensor) -> bool:
     return torch.equal(a.contiguous().view(-1).view(torch.uint8), b.contiguous().view(-1).view(torch.uint8))
 
 
-def _wide(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.double() if value.dtype.is_floating_point else value.clone()
-    return [_wide(part) for part in value] if isinstance(value, (list, tuple)) else value
+def _wide(x: Tensor) -> Tensor:
+    return x.double() if x.dtype.is_floating_point else x
 
 
-def _copies(given: Mapping[str, Any]) -> dict[str, Any]:
+def _copies(given: Mapping[str, Any], convert: Callable[[Tensor], Tensor] = lambda x: x) -> dict[str, Any]:
     """Each argument anew with the strides it had; what is one tensor under two names stays one."""
     made: dict[int, Tensor] = {}
 
     def copy(value: Any) -> Any:
         if isinstance(value, Tensor):
             if id(value) not in made:
-                made[id(value)] = torch.empty_strided(
-                    value.shape, value.stride(), dtype=value.dtype, device=value.device
-                ).copy_(value)
+                x = convert(value)
+                made[id(value)] = torch.empty_strided(x.shape, value.stride(), dtype=x.dtype, device=x.device).copy_(x)
             return made[id(value)]
         return [copy(part) for part in value] if isinstance(value, (list, tuple)) else value
 

@@ -12,10 +12,11 @@ import torch
 
 from flashrt_ros.models.tiny import write_tiny_checkpoint
 from flashrt_ros.policy.loading import Policy, load_policy
-from flashrt_ros.policy.session import Chunk, Session
+from flashrt_ros.policy.session import Chunk, Mode, Session
 from flashrt_ros.tools.audit import audit, random_observation
 
 INSTRUCTION = "press the red button"
+REPLAYS = 10_000
 STATE_WITHIN = 2e-4
 """Largest difference between a GPU's and a CPU's float32 state, relative to the largest value."""
 
@@ -28,7 +29,7 @@ def checkpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 
 @pytest.fixture(scope="module", params=["float32", "bfloat16"])
 def policy(request: pytest.FixtureRequest, checkpoint: Path) -> Policy:
-    return load_policy(checkpoint, device="cuda", precision=request.param, capsule_bytes=64 << 20)
+    return load_policy(checkpoint, device="cuda", precision=request.param)
 
 
 def run(policy: Policy, session: Session, seed: int = 3) -> Chunk:
@@ -43,7 +44,7 @@ def run(policy: Policy, session: Session, seed: int = 3) -> Chunk:
 def test_float32_is_as_on_a_cpu(checkpoint: Path) -> None:
     found = []
     for device in ("cpu", "cuda"):
-        policy = load_policy(checkpoint, device=device, precision="float32", capsule_bytes=64 << 20)
+        policy = load_policy(checkpoint, device=device, precision="float32")
         session = Session(policy, journal_bytes=1)
         chunk = run(policy, session)
         b, cursors = policy.plan.buffers, chunk.boundary.cursors
@@ -66,19 +67,20 @@ def test_the_state_is_closed_and_captured_once(policy: Policy) -> None:
     assert result.captures == captures == len(policy.model.stages())
 
 
-def test_memory_is_flat_over_many_replays(policy: Policy) -> None:
-    session = Session(policy, journal_bytes=8 << 20)
+def test_memory_is_flat_and_bytes_are_equal_over_many_replays(policy: Policy) -> None:
+    session = Session(policy, journal_bytes=32 << 20)
     run(policy, session)
     session.snapshot("boundary")
-    torch.cuda.synchronize()
-    free, digests = torch.cuda.mem_get_info()[0], []
-    for number in range(40):
+    session.act()
+    once, backend = session.digests(), policy.plan.backend
+    free, replays, captures = torch.cuda.mem_get_info()[0], policy.plan.replays, backend.captures
+    while policy.plan.replays < replays + REPLAYS:
+        session.restore("boundary", Mode.EXACT)
         session.act()
-        session.snapshot(f"after_{number}")
-        session.restore("boundary")
-        session.rollback(1)
-        session.restore("boundary")
-        session.store.drop(f"after_{number}")
-        digests.append(session.digests())
+        session.snapshot("after")
+        session.rollback(1, Mode.EXACT)
+        session.restore("after", Mode.EXACT)
+        session.store.drop("after")
+    assert session.digests() == once
     assert torch.cuda.mem_get_info()[0] == free
-    assert all(found == digests[0] for found in digests)
+    assert backend.captures == captures

@@ -101,3 +101,18 @@ def test_a_failure_after_overwriting_brings_the_rows_back(head: Any) -> None:
     with pytest.raises(ArithmeticError):
         overwrite_and_fail()
     assert head.bytes() == before
+
+
+def test_a_full_device_lets_the_oldest_boundaries_go(head: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for value in (1, 2, 3):
+        head.append(value)
+    real, entries = head.plan.backend.save, head.live.journal.entries
+
+    def save(buffers: Any, ranges: Any) -> Any:
+        if len(entries()) > 2:
+            raise FlashrtError(ErrorCode.OVER_BUDGET, "the device is full")
+        return real(buffers, ranges)
+
+    monkeypatch.setattr(head.plan.backend, "save", save)
+    head.append(4)
+    assert [entry.boundary.id for entry in entries()] == ["b2", "b3", "b4"]

@@ -4,15 +4,32 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from flashrt_ros.models.cuda.base import CudaBase
 
 _KEY_TILE = 64
+"""Keys of a step of kernels/attend_cache.cu."""
 _PLAIN_THREADS, _PLAIN_WIDTH = 256, 256
 _CACHE_WIDTHS, _WIDTHS = (64, 128, 256), (32, 48, 64, 80, 128)
 """Head sizes that there are bfloat16 kernels for; others are padded to the next."""
+_HOPPER_FROM = 64
+"""Up to so many packed rows a tile of 128 would be half empty or worse."""
+
+
+@dataclass(frozen=True, slots=True)
+class _CacheKernel:
+    """A kernel of attend_cache: rows of its tile, threads, bytes of shared memory, blocks on a multiprocessor."""
+
+    source: str
+    name: str
+    rows: int
+    threads: int
+    shared: int
+    blocks: int
 
 
 class CudaAttend(CudaBase):
@@ -40,37 +57,42 @@ class CudaAttend(CudaBase):
             tensors = (q, keys, values, position, length, gate, out)
             self.cuda.launch("attend_cache", "attend_cache_f32", (n, heads), _PLAIN_THREADS, *tensors, *sizes)
             return
-        padded = _padded("attend_cache", width, _CACHE_WIDTHS)
         packed = n * heads // kv_heads
-        kind, tile = ("few_", 16) if packed <= 16 else ("", 64)
-        tiles = -(-packed // tile)
-        splits = self._splits(tiles * kv_heads, keys.shape[0])
+        kernel = self._cache_kernel(packed, width)
+        tiles = -(-packed // kernel.rows)
+        resident = kernel.blocks * self.cuda.multiprocessors
+        splits = max(1, min(resident // (tiles * kv_heads), -(-keys.shape[0] // _KEY_TILE)))
         parts = stats = None
         if splits > 1:
             parts = self.scratch((kv_heads * packed * splits, width), torch.float32)
             stats = self.scratch((kv_heads * packed * splits, 2), torch.float32)
         self.cuda.launch(
-            "attend_cache",
-            f"attend_cache_{kind}bf16_d{padded}",
+            kernel.source,
+            kernel.name,
             (tiles, kv_heads, splits),
-            128,
+            kernel.threads,
             *(q, keys, values, position, length, gate, out, parts, stats),
             *(n, *sizes, splits),
-            shared=(2 * _KEY_TILE + tile) * (padded + 8) * 2,
+            shared=kernel.shared,
         )
         if splits > 1:
             self.cuda.launch(
                 "attend_cache",
                 "attend_cache_combine_bf16",
-                (packed, kv_heads),
-                (width // 4, 4),
+                (packed, kv_heads, -(-width // 64)),
+                (16, 16),
                 *(position, length, gate, out, parts, stats),
-                *(n, *sizes, splits, tile),
+                *(n, *sizes, splits, kernel.rows),
             )
 
-    def _splits(self, blocks: int, rows: int) -> int:
-        """In how many parts to split the keys so that two blocks run on each multiprocessor."""
-        return max(1, min(2 * self.cuda.multiprocessors // blocks, -(-rows // _KEY_TILE)))
+    def _cache_kernel(self, packed: int, width: int) -> _CacheKernel:
+        """Which kernel takes so many rows (those of a key-value head's queries together) of a head size."""
+        if packed > _HOPPER_FROM and width == 256 and self.cuda.capability == (9, 0):
+            return _CacheKernel("attend_cache_hopper", "attend_cache_hopper_bf16_d256", 128, 256, 192 << 10, 1)
+        padded = _padded("attend_cache", width, _CACHE_WIDTHS)
+        kind, rows = ("few_", 16) if packed <= 16 else ("", 64)
+        shared = (2 * _KEY_TILE + rows) * (padded + 8) * 2
+        return _CacheKernel("attend_cache", f"attend_cache_{kind}bf16_d{padded}", rows, 128, shared, 2)
 
     def attend(self, q: Tensor, keys: Tensor, values: Tensor, out: Tensor, rows: Tensor | None = None) -> None:
         """See Attention.attend."""
@@ -83,14 +105,15 @@ class CudaAttend(CudaBase):
             return
         padded = _padded("attend", width, _WIDTHS)
         many = batch * heads * -(-n // 64) >= self.cuda.multiprocessors // 2
-        kind, tile = ("", 64) if many else ("few_", 16)
+        keys_a_step = 128 if padded <= 64 else 64
+        kind, tile, threads = ("", 64, 256) if many else ("few_", 16, 2 * keys_a_step)
         self.cuda.launch(
             "attend",
             f"attend_{kind}bf16_d{padded}",
             (-(-n // tile), heads, batch),
-            128,
+            threads,
             *arguments,
-            shared=(4 * _KEY_TILE + tile) * (padded + 8) * 2,
+            shared=(4 * keys_a_step + tile) * (padded + 8) * 2,
         )
 
 

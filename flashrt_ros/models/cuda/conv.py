@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 
 from flashrt_ros.models.cuda.base import CudaBase
-from flashrt_ros.models.cuda.layout import ceil_div, expect, rows_of, type_name, variant
+from flashrt_ros.models.cuda.layout import ceil_div, expect, fits, rows_of, type_name
 
 _TAPS = 4
 _THREADS = 64
 _FEW_ROWS = 64
-_TILES = (4, 16)
-"""Rows of a block where there are few, and where there are many and the inputs before a tile are read again."""
+_FEW, _MANY = (2, 4), (4, 16)
+"""Channels of a thread and rows of a block: little work for each where there are few rows, and where there are many
+few inputs that neighbouring tiles both read."""
 
 
 class CudaConv(CudaBase):
@@ -61,8 +62,11 @@ class CudaConv(CudaBase):
         expect(op, x.dtype, w=w, state=state)
         expect(op, torch.int64, length=length)
         (n, x_stride), (_, out_stride), channels = rows_of(op, x), rows_of(op, out), x.shape[1]
-        kernel, count = variant(f"{op}_{type_name(op, x, out)}", x.element_size(), (x, w, state, out), channels)
-        tile = _TILES[n > _FEW_ROWS]
+        count, tile = _FEW if n <= _FEW_ROWS else _MANY
+        size = x.element_size()
+        if not fits(count * size, size, (x, w, state, out), channels):
+            count = 1
+        kernel = f"{op}_{type_name(op, x, out)}_{count}"
         grid = (ceil_div(channels, count * _THREADS), ceil_div(n, tile))
         return kernel, grid, (x, w, state, length, out, n, channels, x_stride, out_stride, tile)
 

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from flashrt_ros.models.cuda.base import CudaBase
 
-_CHUNK, _COLUMNS, _ROWS_A_WARP = 16, 16, 32
-_PREPARED_BYTES, _VALUE_PITCH, _STAGES = 2832, 24, 4
+_CHUNK, _COLUMNS = 32, 16
+_PREPARED_BYTES, _VALUE_PITCH, _STAGES = 8080, 24, 3
 """As in kernels/delta_rule_chunks.cu: bytes of a Prepared, elements of a row of values, chunks under way."""
 _FEW = 8
 """Up to so many rows go one by one."""
@@ -51,7 +51,7 @@ class CudaDeltaRule(CudaBase):
             k_width,
             *(q, k, v, prepared, state, length, out),
             *(v_width, group, *strides, count),
-            shared=_STAGES * stage,
+            shared=_STAGES * stage + k_width // 32 * 4096 + 3072,
         )
 
 

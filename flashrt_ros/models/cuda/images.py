@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from flashrt_ros.models.cuda.base import CudaBase
-from flashrt_ros.models.cuda.layout import expect, type_name
+from flashrt_ros.models.cuda.layout import ceil_div, expect, threads_for, type_name, variant
 
 _THREADS = 256
+"""At most, for a patch."""
 
 
 class CudaImages(CudaBase):
@@ -22,6 +23,7 @@ class CudaImages(CudaBase):
         expect("patches", out.dtype, out=out)
         _, height, width, channels = images.shape
         frames = out.shape[1] // (channels * patch * patch)
-        kernel = f"patches_{type_name('patches', out)}"
+        kernel, count = variant(f"patches_{type_name('patches', out)}", out.element_size(), (out,), patch)
+        threads = threads_for(ceil_div(channels * patch * patch, count), _THREADS)
         arguments = (images, out, height, width, channels, patch, merge, frames)
-        self.cuda.launch("images", kernel, out.shape[0], _THREADS, *arguments)
+        self.cuda.launch("images", kernel, out.shape[0], threads, *arguments)

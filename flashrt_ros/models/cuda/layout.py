@@ -59,11 +59,14 @@ def variant(name: str, element: int, tensors: tuple[Tensor, ...], *widths: int) 
     stride is odd, a variant takes elements one by one.
     """
     count = ACCESS // element
-    aligned = all(tensor.data_ptr() % ACCESS == 0 for tensor in tensors)
+    return (name, count) if fits(ACCESS, element, tensors, *widths) else (f"{name}_any", 1)
+
+
+def fits(access: int, element: int, tensors: tuple[Tensor, ...], *widths: int) -> bool:
+    """Whether accesses of so many bytes divide addresses, strides and `widths` elements of `element` bytes."""
     strides = (stride * t.element_size() for t in tensors for stride in t.stride()[:-1])
-    if aligned and all(width % count == 0 for width in widths) and all(stride % ACCESS == 0 for stride in strides):
-        return name, count
-    return f"{name}_any", 1
+    addresses = (tensor.data_ptr() for tensor in tensors)
+    return all(value % access == 0 for value in (*addresses, *strides, *(width * element for width in widths)))
 
 
 def rows_of(op: str, x: Tensor) -> tuple[int, int]:

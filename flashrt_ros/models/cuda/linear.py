@@ -5,17 +5,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from flashrt_ros.models.cuda.base import CudaBase
+from flashrt_ros.models.cuda.layout import ceil_div
 from flashrt_ros.models.reference.dense import Activation, Dense
 from flashrt_ros.runtime.cuda.cublaslt import ALIGNMENT, CublasLt, Problem
 from flashrt_ros.runtime.cuda.launcher import KernelLauncher
 
 FEW_ROWS = 16
-"""Up to here few_rows_linear.cu is the faster one: it reads weights at the speed of memory."""
+"""Up to here few_rows_linear.cu is the faster one."""
+
+SOME_ROWS = 64
+"""Up to here tiled_linear.cu is faster than cuBLASLt."""
 
 _ACTIVATIONS: dict[Activation | None, int] = {None: 0, "gelu": 1, "gelu_tanh": 2, "relu": 3, "silu": 4}
 """The numbers of kernels/linear.cuh."""
@@ -24,9 +29,54 @@ _LETTERS = {torch.float32: "f", torch.bfloat16: "b"}
 _PLAIN = ("fff", "bbb", "bbf", "fbb", "fbf")
 """Types of x, w and out."""
 
-_TILE, _PLAIN_THREADS = 64, 256
-_FEW_THREADS, _FEW_RING = 256, 64 << 10
-_ACTIVATION_THREADS = 256
+_THREADS = 256
+_PLAIN_TILE = 64
+_FEW_HEIGHT, _FEW_SHARED = 16, 64 << 10
+_TILED_HEIGHT, _TILED_WIDTH, _TILED_SHARED, _TILED_PIECE = 64, 64, 96 << 10, 32
+_TILED_COUNTS = (3, 4, 6, 7, 8)
+"""Tiles of 8 rows that kernels/tiled_linear.cu is compiled for."""
+
+_CLUSTERS = range(1, 9)
+_BLOCK_COST = 8
+"""What a block of tiled_linear.cu costs to begin and to end, in pieces of 64 weight rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """The arguments of a product."""
+
+    x: Tensor
+    w: Tensor
+    out: Tensor
+    bias: Tensor | None = None
+    act: Activation | None = None
+    add: Tensor | None = None
+    rows: Tensor | None = None
+
+    def types(self) -> str:
+        """The letters of the types of x, w and out; raises TypeError for what no kernel takes."""
+        found = "".join(_LETTERS.get(part.dtype, "?") for part in (self.x, self.w, self.out))
+        agree = (self.bias is None or self.bias.dtype == self.w.dtype) and (
+            self.add is None or self.add.dtype == self.out.dtype
+        )
+        given = {name: getattr(self, name) for name in ("x", "w", "out", "bias", "add")}
+        tensors = {name: part for name, part in given.items() if part is not None}
+        if found not in _PLAIN or not agree:
+            told = ", ".join(f"{name} {part.dtype}" for name, part in tensors.items())
+            raise TypeError(f"linear: no kernel is built for {told}")
+        for name, part in tensors.items():
+            if part.stride(-1) != 1 and part.shape[-1] > 1:
+                raise TypeError(f"linear: features of {name} lie {part.stride(-1)} elements apart, not side by side")
+        if not self.w.is_contiguous():
+            raise TypeError(f"linear: w of shape {tuple(self.w.shape)} is not contiguous")
+        return found
+
+    def arguments(self) -> tuple[Tensor | int | None, ...]:
+        """What the kernels for all forms take."""
+        n, k = self.x.shape
+        strides = (_stride(self.x), 0 if self.add is None else _stride(self.add), _stride(self.out))
+        operands = (self.x, self.w, self.bias, self.add, self.out, self.rows)
+        return (*operands, n, self.w.shape[0], k, *strides, _ACTIVATIONS[self.act])
 
 
 class CudaLinear(CudaBase):
@@ -46,26 +96,37 @@ class CudaLinear(CudaBase):
         add: Tensor | None = None,
         rows: Tensor | None = None,
     ) -> None:
-        """See Dense.linear: the sum, the activation and `add` in float32, rounded once."""
-        types = _check(x, w, out, bias, add)
-        if types in ("bbb", "bbf") and x.shape[0] <= FEW_ROWS and _aligned(x, w):
-            self._few_rows(x, w, out, bias, act, add, rows)
-        elif types in ("bbb", "fff") and rows is None and not (act and add is not None) and _aligned(x, w, out, add):
-            self._many_rows(x, w, out, bias, act, add)
+        """See Dense.linear: the sum, the activation and `add` in float32, rounded once where a kernel of ours does."""
+        call = _Call(x, w, out, bias, act, add, rows)
+        types = call.types()
+        if types in ("fbb", "fbf") and _aligned(x, w) and x.shape[0] > FEW_ROWS:
+            types, call = "bb" + types[2], _Call(self._rounded(x, rows), w, out, bias, act, add, rows)
+        own, n = types in ("bbb", "bbf") and _aligned(call.x, w), x.shape[0]
+        if own and n <= FEW_ROWS:
+            self._few_rows(call)
+        elif own and (n <= SOME_ROWS or rows is not None):
+            self._tiled(call)
+        elif types in ("bbb", "fff") and _fits_cublaslt(call):
+            self._many_rows(call)
         else:
-            self._any_rows(types, x, w, out, bias, act, add, rows)
+            grid = (ceil_div(w.shape[0], _PLAIN_TILE), ceil_div(n, _PLAIN_TILE))
+            self.cuda.launch("plain_linear", f"plain_linear_{types}", grid, _THREADS, *call.arguments())
 
     def norm_linear(self, x: Tensor, gain: Tensor, w: Tensor, out: Tensor, eps: float) -> None:
         """See Dense.norm_linear: for few rows 1 / rms(x) scales the finished sum."""
-        if self._normed_few_rows(x, gain, w, out):
+        if x.shape[0] <= FEW_ROWS and _normed(x, gain, w, out):
             self._few_rows_normed("norm", x, gain, w, out, eps)
         else:
             Dense.norm_linear(self, x, gain, w, out, eps)  # type: ignore[arg-type]
 
     def norm_gated_linear(self, x: Tensor, gain: Tensor, w: Tensor, out: Tensor, eps: float) -> None:
-        """See Dense.norm_gated_linear: for few rows one kernel."""
-        if self._normed_few_rows(x, gain, w, out):
+        """See Dense.norm_gated_linear: one kernel for few rows, two for some."""
+        if x.shape[0] <= FEW_ROWS and _normed(x, gain, w, out):
             self._few_rows_normed("gated", x, gain, w, out, eps)
+        elif x.shape[0] <= SOME_ROWS and _normed(x, gain, w, out):
+            h = self.scratch(tuple(x.shape), x.dtype)
+            self.norm(x, gain, h, eps)  # type: ignore[attr-defined]
+            self._tiled_gated(h, w, out)
         else:
             Dense.norm_gated_linear(self, x, gain, w, out, eps)  # type: ignore[arg-type]
 
@@ -73,93 +134,92 @@ class CudaLinear(CudaBase):
         """What decides the bytes of products, apart from the kernels that are launched."""
         return self._cublaslt.describe()
 
-    def _few_rows(
-        self,
-        x: Tensor,
-        w: Tensor,
-        out: Tensor,
-        bias: Tensor | None,
-        act: Activation | None,
-        add: Tensor | None,
-        rows: Tensor | None,
-    ) -> None:
-        (n, k), m = x.shape, w.shape[0]
-        kind = "bf16" if out.dtype == torch.bfloat16 else "f32"
-        strides = (x.stride(0), 0 if add is None else add.stride(0), out.stride(0))
-        arguments = (x, w, bias, add, out, rows, n, m, k, *strides, _ACTIVATIONS[act])
-        kernel = f"few_rows_linear_{kind}_{_tiles(n)}"
-        self.cuda.launch("few_rows_linear", kernel, self._few_grid(m, 16), _FEW_THREADS, *arguments, shared=_FEW_RING)
+    def _few_rows(self, call: _Call) -> None:
+        kernel = f"few_rows_linear_{_suffix(call.out)}_{_few_tiles(call.x)}"
+        grid = self._few_grid(call.w.shape[0], _FEW_HEIGHT)
+        self.cuda.launch("few_rows_linear", kernel, grid, _THREADS, *call.arguments(), shared=_FEW_SHARED)
 
     def _few_rows_normed(self, kind: str, x: Tensor, gain: Tensor, w: Tensor, out: Tensor, eps: float) -> None:
         (n, k), m = x.shape, out.shape[1]
-        arguments = (x, gain, w, out, n, m, k, x.stride(0), out.stride(0), eps)
-        grid = self._few_grid(m, 8 if kind == "gated" else 16)
-        kernel = f"few_rows_{kind}_{_tiles(n)}"
-        self.cuda.launch("few_rows_linear", kernel, grid, _FEW_THREADS, *arguments, shared=_FEW_RING)
+        arguments = (x, gain, w, out, n, m, k, _stride(x), _stride(out), eps)
+        grid = self._few_grid(m, _FEW_HEIGHT // 2 if kind == "gated" else _FEW_HEIGHT)
+        kernel = f"few_rows_{kind}_{_few_tiles(x)}"
+        self.cuda.launch("few_rows_linear", kernel, grid, _THREADS, *arguments, shared=_FEW_SHARED)
 
     def _few_grid(self, m: int, height: int) -> int:
         """One block a multiprocessor, so that the next kernel's fit beside them and read ahead."""
-        return min(-(-m // height), self.cuda.multiprocessors)
+        return min(ceil_div(m, height), self.cuda.multiprocessors)
 
-    def _normed_few_rows(self, x: Tensor, gain: Tensor, w: Tensor, out: Tensor) -> bool:
-        few = _check(x, w, out, None, None) == "bbb" and x.shape[0] <= FEW_ROWS and _aligned(x, w)
-        return few and gain.dtype == torch.float32
+    def _tiled(self, call: _Call) -> None:
+        kernel = f"tiled_linear_{_suffix(call.out)}_{_tiles(call.x.shape[0])}"
+        self._launch_tiled(kernel, call.x, call.w, call.arguments())
 
-    def _many_rows(
-        self, x: Tensor, w: Tensor, out: Tensor, bias: Tensor | None, act: Activation | None, add: Tensor | None
-    ) -> None:
-        (n, k), m = x.shape, w.shape[0]
-        fused = act if act in ("relu", "gelu_tanh") else None
+    def _tiled_gated(self, x: Tensor, w: Tensor, out: Tensor) -> None:
+        arguments = (x, w, out, x.shape[0], out.shape[1], x.shape[1], _stride(x), _stride(out))
+        self._launch_tiled(f"tiled_gated_{_tiles(x.shape[0])}", x, w, arguments)
+
+    def _launch_tiled(self, kernel: str, x: Tensor, w: Tensor, arguments: tuple[Tensor | int | None, ...]) -> None:
+        clusters = _CLUSTERS if self.cuda.capability >= (9, 0) else range(1, 2)
+        height, cluster = tiling(w.shape[0], x.shape[1], self.cuda.multiprocessors, clusters)
+        grid = (ceil_div(w.shape[0], height * _TILED_HEIGHT) * cluster, ceil_div(x.shape[0], _TILED_WIDTH))
+        options = {"shared": _TILED_SHARED, "cluster": cluster}
+        self.cuda.launch("tiled_linear", f"{kernel}_{height}", grid, _THREADS, *arguments, cluster, **options)
+
+    def _many_rows(self, call: _Call) -> None:
+        (n, k), m, out = call.x.shape, call.w.shape[0], call.out
+        fused = call.act if call.act in ("relu", "gelu_tanh") else None
         problem = Problem(
-            dtype="bf16" if w.dtype == torch.bfloat16 else "f32",
+            dtype="bf16" if call.w.dtype == torch.bfloat16 else "f32",
             n=n,
             m=m,
             k=k,
-            ldx=_stride(x),
+            ldx=_stride(call.x),
             ldout=_stride(out),
-            ldadd=0 if add is None else _stride(add),
-            bias=bias is not None,
+            ldadd=0 if call.add is None else _stride(call.add),
+            bias=call.bias is not None,
             function=fused or "none",
         )
         workspace = self.scratch((self._cublaslt.workspace(problem),), torch.uint8)
-        addresses = (x.data_ptr(), w.data_ptr(), _address(bias), _address(add), out.data_ptr(), workspace.data_ptr())
-        choice = self._cublaslt.run(problem, *addresses, self.cuda.stream)
+        tensors = (call.x, call.w, call.bias, call.add, out, workspace)
+        x, w, bias, add, written, spare = (0 if tensor is None else tensor.data_ptr() for tensor in tensors)
+        choice = self._cublaslt.run(problem, x, w, bias, add, written, spare, self.cuda.stream)
         if self.cuda.record is not None:
             self.cuda.record.append(f"cublaslt {problem} {choice}")
-        if act is not None and fused is None:
-            kernel = "activate_bf16" if out.dtype == torch.bfloat16 else "activate_f32"
-            arguments = (out, m, _stride(out), _ACTIVATIONS[act])
-            self.cuda.launch("plain_linear", kernel, n, _ACTIVATION_THREADS, *arguments)
+        if call.act is not None and fused is None:
+            arguments = (out, m, _stride(out), _ACTIVATIONS[call.act])
+            self.cuda.launch("plain_linear", f"activate_{_suffix(out)}", n, _THREADS, *arguments)
 
-    def _any_rows(
-        self,
-        types: str,
-        x: Tensor,
-        w: Tensor,
-        out: Tensor,
-        bias: Tensor | None,
-        act: Activation | None,
-        add: Tensor | None,
-        rows: Tensor | None,
-    ) -> None:
-        (n, k), m = x.shape, w.shape[0]
-        strides = (x.stride(0), 0 if add is None else add.stride(0), out.stride(0))
-        arguments = (x, w, bias, add, out, rows, n, m, k, *strides, _ACTIVATIONS[act])
-        grid = (-(-m // _TILE), -(-n // _TILE))
-        self.cuda.launch("plain_linear", f"plain_linear_{types}", grid, _PLAIN_THREADS, *arguments)
+    def _rounded(self, x: Tensor, rows: Tensor | None) -> Tensor:
+        out = self.scratch(tuple(x.shape), torch.bfloat16)
+        self.cuda.launch("plain_linear", "round_rows", x.shape[0], _THREADS, x, out, rows, *x.shape, _stride(x))
+        return out
 
 
-def _check(x: Tensor, w: Tensor, out: Tensor, bias: Tensor | None, add: Tensor | None) -> str:
-    """The letters of the types of x, w and out; raises TypeError for what no kernel takes."""
-    types = "".join(_LETTERS.get(part.dtype, "?") for part in (x, w, out))
-    agree = (bias is None or bias.dtype == w.dtype) and (add is None or add.dtype == out.dtype)
-    if types not in _PLAIN or not agree:
-        given = {"x": x, "w": w, "out": out, "bias": bias, "add": add}
-        found = ", ".join(f"{name} {part.dtype}" for name, part in given.items() if part is not None)
-        raise TypeError(f"linear: no kernel for {found}")
-    if not w.is_contiguous() or any(part is not None and part.stride(-1) != 1 for part in (x, out, bias, add)):
-        raise TypeError("linear: w must be contiguous, and the last dimension of x, out, bias and add")
-    return types
+def tiling(m: int, k: int, multiprocessors: int, clusters: range) -> tuple[int, int]:
+    """How kernels/tiled_linear.cu shares out m weight rows of k columns.
+
+    Returns:
+        The height of a block, 1 or 2 times 64 weight rows, and how many blocks share out k: what takes the least
+        time if blocks run side by side, one a multiprocessor, and each takes as long as it has weights.
+    """
+    pieces = ceil_div(k, _TILED_PIECE)
+
+    def cost(choice: tuple[int, int]) -> tuple[int, int, int]:
+        height, cluster = choice
+        rounds = ceil_div(ceil_div(m, height * _TILED_HEIGHT) * cluster, multiprocessors)
+        return rounds * (height * ceil_div(pieces, cluster) + _BLOCK_COST), -height, cluster
+
+    return min(((height, cluster) for height in (1, 2) for cluster in clusters if cluster <= pieces), key=cost)
+
+
+def _normed(x: Tensor, gain: Tensor, w: Tensor, out: Tensor) -> bool:
+    return _Call(x, w, out).types() == "bbb" and _aligned(x, w, gain.unsqueeze(0)) and gain.dtype == torch.float32
+
+
+def _fits_cublaslt(call: _Call) -> bool:
+    """Whether its epilogues express this call, and all is aligned as the algorithms are chosen for."""
+    both = call.act is not None and call.add is not None
+    return call.rows is None and not both and _aligned(call.x, call.w, call.out, call.add)
 
 
 def _aligned(*parts: Tensor | None) -> bool:
@@ -176,10 +236,15 @@ def _stride(x: Tensor) -> int:
     return x.stride(0) if x.shape[0] > 1 else x.shape[1]
 
 
-def _address(x: Tensor | None) -> int:
-    return 0 if x is None else x.data_ptr()
+def _suffix(out: Tensor) -> str:
+    return "bf16" if out.dtype == torch.bfloat16 else "f32"
+
+
+def _few_tiles(x: Tensor) -> int:
+    """Tiles of 8 rows that a kernel of kernels/few_rows_linear.cu is compiled for."""
+    return 1 if x.shape[0] <= 8 else 2
 
 
 def _tiles(n: int) -> int:
-    """Tiles of 8 rows that a kernel of kernels/few_rows_linear.cu is compiled for."""
-    return 1 if n <= 8 else 2
+    wanted = ceil_div(min(n, _TILED_WIDTH), 8)
+    return next(count for count in _TILED_COUNTS if count >= wanted)

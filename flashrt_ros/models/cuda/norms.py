@@ -12,6 +12,7 @@ from flashrt_ros.models.cuda.layout import WARP, ceil_div, expect, heads_of, row
 
 _WIDEST = 8192
 _WARPS = 4
+_WIDEST_HEAD = 256
 
 
 class CudaNorms(CudaBase):
@@ -54,6 +55,8 @@ class CudaNorms(CudaBase):
         """See Dense.gated_norm."""
         name = type_name("gated_norm", x, gain, z, out)
         heads, width = x.shape[-2:]
+        if width > _WIDEST_HEAD:
+            raise ValueError(f"gated_norm: heads have {width} features; the kernel takes up to {_WIDEST_HEAD}")
         (rows, x_row, x_head), (_, z_row, z_head), (_, out_row, out_head) = (
             heads_of("gated_norm", part) for part in (x, z, out)
         )

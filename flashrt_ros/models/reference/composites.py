@@ -68,6 +68,36 @@ class Composites(Dense, Rows, Attention, DeltaRule):
         self.causal_conv(x, w, state, length, out)
         self.delta_gates(b, a, a_log, dt_bias, beta, g)
 
+    def delta_mixer(
+        self,
+        x: Tensor,
+        w: Tensor,
+        conv_state: Tensor,
+        length: Tensor,
+        b: Tensor,
+        a: Tensor,
+        a_log: Tensor,
+        dt_bias: Tensor,
+        z: Tensor,
+        gain: Tensor,
+        state: Tensor,
+        out: Tensor,
+        eps: float,
+    ) -> None:
+        """Mix rows in a linear-attention layer: set out = gated_norm(delta_rule(causal_conv(x))).
+
+        x is [n, q | k | v] before the convolution; z, out are [n, v_heads, dv]; state is float32 [v_heads, dk, dv].
+        """
+        (n, channels), (heads, k_width, v_width) = x.shape, state.shape
+        keys = (channels - heads * v_width) // 2
+        qkv = self.scratch((n, channels), out.dtype)
+        beta, g = (self.scratch((n, heads), state.dtype) for _ in range(2))
+        self.conv_gates(x, w, conv_state, length, qkv, b, a, a_log, dt_bias, beta, g)
+        q, k, v = qkv.split((keys, keys, heads * v_width), dim=-1)
+        q, k = (part.unflatten(-1, (-1, k_width)) for part in (q, k))
+        self.delta_rule(q, k, v.unflatten(-1, (heads, v_width)), beta, g, state, length, out)
+        self.gated_norm(out, gain, z, out, eps)
+
     def ada_norm(self, x: Tensor, table: Tensor, step: Tensor, out: Tensor, eps: float) -> None:
         """Set layer_norm whose gain and bias are table[step], for a table [steps, 2, width]."""
         chosen = self.scratch(tuple(table.shape[1:]), table.dtype)

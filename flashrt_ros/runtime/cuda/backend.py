@@ -40,7 +40,6 @@ class CudaBackend:
         self,
         make_ops: Callable[[KernelLauncher], Any],
         capsule_bytes: int,
-        host_capsule_bytes: int = 0,
         ordinal: int = 0,
         deadline: float = DEADLINE,
     ) -> None:
@@ -48,9 +47,9 @@ class CudaBackend:
 
         Args:
             make_ops: the operations, given what launches kernels; they have a settable `arena`.
-            capsule_bytes: device memory kept for saved states.
-            host_capsule_bytes: pinned host memory for those that find no room there; on an integrated GPU both are
-                one memory, and one arena.
+            capsule_bytes: of saved states that must find room. Device memory is kept for them and one more whole
+                state, and pinned host memory for what finds no stretch long enough there; on an integrated GPU both
+                are one memory, and one arena.
             ordinal: which GPU.
             deadline: seconds after which unfinished work counts as hung.
 
@@ -67,13 +66,15 @@ class CudaBackend:
         self._lost = ""
         self._copier = Copier(self.launcher)
         self._downloader = Downloader(self.device)
-        self._tiers = self._make_tiers(capsule_bytes, host_capsule_bytes)
+        self._capsule_bytes = capsule_bytes
+        self._tiers: dict[str, Arena] = {}
         self._stager: InputStager | None = None
         self._fence = check(driver.cuEventCreate(driver.CUevent_flags.CU_EVENT_DISABLE_TIMING), "making an event")
         self._kernels: dict[str, str] = {}
         self._scratch: list[torch.Tensor] = []
 
-    def _make_tiers(self, device_bytes: int, host_bytes: int) -> dict[str, Arena]:
+    def _make_tiers(self, state_bytes: int) -> dict[str, Arena]:
+        device_bytes, host_bytes = self._capsule_bytes + state_bytes, 2 * state_bytes
         if self.device.properties.integrated:
             device_bytes, host_bytes = device_bytes + host_bytes, 0
         tiers = {"GPU": Arena(self.device.allocate(device_bytes, "capsules"), device_bytes)}
@@ -110,6 +111,7 @@ class CudaBackend:
         nbytes = max(spare.peak, ALIGNMENT)
         scratch = Arena(self.device.allocate(nbytes, "scratch"), nbytes)
         self._scratch = [Arena(scratch.address, nbytes).take((nbytes,), torch.uint8)]
+        self._tiers = self._make_tiers(buffers.arenas["state", "device"].nbytes)
         replays = {stage.name: self._capture(stage, buffers, scratch) for stage in stages}
         for spec in buffers.of_kind("state", "output"):
             buffers[spec.name].zero_()

@@ -36,7 +36,7 @@ class KernelLauncher:
         self.capability = device.properties.capability
         self.multiprocessors = device.properties.multiprocessors
         self.record: list[str] | None = None
-        """Where there is a list, a line for each launch: kernel, grid, block and shared memory."""
+        """Where there is a list, a line for each launch: kernel, grid, block, shared memory and cluster."""
         self._cache = cache if cache is not None else CubinCache()
         self._arch = architecture(self.capability)
         self._modules: dict[str, Any] = {}
@@ -52,6 +52,7 @@ class KernelLauncher:
         block: int | Sequence[int],
         *arguments: Argument,
         shared: int = 0,
+        cluster: int = 1,
     ) -> None:
         """Launch `kernel` of kernels/<source>.cu.
 
@@ -63,25 +64,30 @@ class KernelLauncher:
             arguments: tensors pass their address, None a null pointer, int an int32, float a float32, and numpy
                 scalars what they are.
             shared: bytes of dynamic shared memory.
+            cluster: blocks, along the grid's first dimension, that run at the same time and see each other's shared
+                memory (sm_90 and later); the grid is a multiple of them.
         """
-        self._launch(source, kernel, _three(grid), _three(block), _parameters(arguments), shared)
+        self._launch(source, kernel, _three(grid), _three(block), _parameters(arguments), shared, cluster)
 
     def launch_with(self, source: str, kernel: str, grid: int, block: int, argument: ctypes.Structure) -> None:
         """Launch a kernel whose one parameter is a structure."""
         pointers = (ctypes.c_void_p * 1)(ctypes.addressof(argument))
-        self._launch(source, kernel, _three(grid), _three(block), ctypes.addressof(pointers), 0)
+        self._launch(source, kernel, _three(grid), _three(block), ctypes.addressof(pointers), 0, 1)
 
-    def _launch(self, source: str, kernel: str, grid: _Extent, block: _Extent, parameters: Any, shared: int) -> None:
+    def _launch(
+        self, source: str, kernel: str, grid: _Extent, block: _Extent, parameters: Any, shared: int, cluster: int
+    ) -> None:
         function = self._function(source, kernel, shared)
         config = driver.CUlaunchConfig()
         config.gridDimX, config.gridDimY, config.gridDimZ = grid
         config.blockDimX, config.blockDimY, config.blockDimZ = block
         config.sharedMemBytes = shared
         config.hStream = self.stream
-        config.attrs, config.numAttrs = self._attributes, len(self._attributes)
+        attributes = self._attributes if cluster == 1 else [*self._attributes, _clustered(cluster)]
+        config.attrs, config.numAttrs = attributes, len(attributes)
         check(driver.cuLaunchKernelEx(config, function, parameters, 0), f"launching {source}.{kernel}")
         if self.record is not None:
-            self.record.append(f"{source}.{kernel} {grid} {block} {shared}")
+            self.record.append(f"{source}.{kernel} {grid} {block} {shared} {cluster}")
 
     def _function(self, source: str, kernel: str, shared: int) -> Any:
         key = (source, kernel)
@@ -106,6 +112,14 @@ class KernelLauncher:
         early.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
         early.value.programmaticStreamSerializationAllowed = 1
         return [early]
+
+
+def _clustered(blocks: int) -> Any:
+    attribute = driver.CUlaunchAttribute()
+    attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+    attribute.value.clusterDim.x = blocks
+    attribute.value.clusterDim.y = attribute.value.clusterDim.z = 1
+    return attribute
 
 
 def _three(extent: int | Sequence[int]) -> _Extent:

@@ -1,0 +1,206 @@
+// Copyright 2026 the flashrt_ros authors
+// SPDX-License-Identifier: Apache-2.0
+// Products of up to 64 rows (or of blocks of 64) close to the speed at which weights stream from memory, bfloat16:
+//   tiled_linear_<T>_<tiles>_<height>: out = act(x w^T + bias) + add           x [n, k], w [m, k], out [n, m]
+//   tiled_gated_<tiles>_<height>: out = silu(x gate^T) * (x up^T)              w = [gate; up], 2 m rows
+// <tiles>: n <= 8 tiles; <height>: a block takes 64 height weight rows. k is a multiple of 8, and rows of x and w begin
+// at multiples of 16 bytes. w is read before the preceding kernel has ended: it holds weights.
+//
+// Weight rows are the rows of the m16n8k16 products, so that n is padded to 8 alone. Two groups of four warps take
+// turns at pieces of 32 columns, a warp 16 height rows; weights pass through lanes' own slots of shared memory, x is
+// shared by a group, both in the order in which lanes want them (pieces.cuh). Where m gives too few blocks to fill
+// the GPU, the blocks of a cluster (sm_90 and later) share out k. Sums are added in the order of groups and ranks.
+// Grid: (ceil(rows of w / (64 height)) * cluster, ceil(n / 64)), clusters of (cluster, 1), 256 threads.
+// Dynamic shared memory: SHARED_KIB.
+// spills: tiled_linear_bf16_8_2 tiled_linear_f32_8_2 tiled_gated_8_2
+#include "linear.cuh"
+#include "pieces.cuh"
+
+constexpr int GROUPS = 2, WARPS = 4, GROUP_THREADS = WARPS * WARP, THREADS = GROUPS * GROUP_THREADS;
+constexpr int SHARED_KIB = 96;
+
+__device__ inline void sync_group(int group) { asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(GROUP_THREADS) : "memory"); }
+
+// Every block of the cluster: what was written to shared memory before is seen by all behind it.
+__device__ inline void sync_cluster(int cluster) {
+#if __CUDA_ARCH__ >= 900
+  if (cluster > 1) {
+    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+    return;
+  }
+#endif
+  __syncthreads();
+}
+
+__device__ inline float load_remote(const float* shared, int rank, int cluster) {
+#if __CUDA_ARCH__ >= 900
+  if (cluster > 1) {
+    float value;
+    asm volatile(
+        "{\n.reg .u32 there;\nmapa.shared::cluster.u32 there, %1, %2;\nld.shared::cluster.f32 %0, [there];\n}"
+        : "=f"(value)
+        : "r"(static_cast<unsigned>(__cvta_generic_to_shared(shared))), "r"(rank)
+        : "memory");
+    return value;
+  }
+#endif
+  return *shared;
+}
+
+template <typename O, int TILES, int HEIGHT, bool GATED>
+__device__ void tiled(const bf16* x, const bf16* w, const Epilogue<bf16, O>& epilogue, const int64* rows, int n, int m,
+                      int k, int ldx, int cluster) {
+  constexpr int BLOCK = 64 * HEIGHT, OUTPUTS = GATED ? BLOCK / 2 : BLOCK, LINE = BLOCK + 4;
+  constexpr int W_BYTES = HEIGHT * 2 * PIECE_BYTES, GROUP_BYTES = WARPS * W_BYTES + TILES * PIECE_BYTES;
+  constexpr int STAGES = SHARED_KIB * 1024 / (GROUPS * GROUP_BYTES);
+  static_assert(STAGES >= 3 && TILES * 8 * LINE * 4 <= SHARED_KIB * 1024, "shared memory");
+  extern __shared__ __align__(128) unsigned char memory[];
+  const int group = threadIdx.x / GROUP_THREADS, warp = threadIdx.x / WARP % WARPS, lane = threadIdx.x % WARP;
+  const int g = lane / 4, t = lane % 4;
+  const int tile = blockIdx.x / cluster, rank = blockIdx.x % cluster, row0 = blockIdx.y * 64;
+  const int pieces = (k + PIECE - 1) / PIECE, begin = rank * pieces / cluster, end = (rank + 1) * pieces / cluster;
+  const int count = (end - begin - group + GROUPS - 1) / GROUPS;
+  unsigned char* const stage0 = memory + group * GROUP_BYTES + lane * 16;
+
+  unsigned mine[HEIGHT][2];  // where this lane's weight rows begin, in 16 bytes
+#pragma unroll
+  for (int i = 0; i < HEIGHT; i++)
+#pragma unroll
+    for (int upper = 0; upper < 2; upper++) {
+      const int strip = warp * HEIGHT + i;
+      const int r = GATED ? tile * OUTPUTS + strip * 8 + g : tile * BLOCK + strip * 16 + g + 8 * upper;
+      mine[i][upper] = static_cast<unsigned>(min(r, m - 1) + (GATED ? upper * m : 0)) * (k / 8) + t;
+    }
+  const auto fetch_weights = [&](int index, int stage) {
+    const int column = (begin + index * GROUPS + group) * PIECE;
+    unsigned char* const slot = stage0 + stage * GROUPS * GROUP_BYTES + warp * W_BYTES;
+    if (index < count) {
+#pragma unroll
+      for (int i = 0; i < HEIGHT; i++)
+#pragma unroll
+        for (int upper = 0; upper < 2; upper++)
+          copy_async(slot + (i * 2 + upper) * PIECE_BYTES, w + (int64)mine[i][upper] * 8 + column, column + t * 8 < k);
+    }
+  };
+  let_next_start();
+#pragma unroll
+  for (int stage = 0; stage < STAGES - 1; stage++) fetch_weights(stage, stage);
+  commit_copies();
+  wait_for_inputs();
+
+  const int live = min(live_rows(rows, n) - row0, TILES * 8);
+  const bf16* const first = x + (int64)(row0 + warp * 8 + g) * ldx + t * 8;
+  const auto fetch_rows = [&](int index, int stage) {
+    const int column = (begin + index * GROUPS + group) * PIECE;
+    unsigned char* const slot = stage0 + stage * GROUPS * GROUP_BYTES + WARPS * W_BYTES + warp * PIECE_BYTES;
+    if (index < count) {
+#pragma unroll
+      for (int j = 0; j < TILES; j += WARPS) {
+        const bool inside = (j + warp) * 8 + g < live && column + t * 8 < k;
+        if (j + warp < TILES) copy_async(slot + j * PIECE_BYTES, first + (int64)(j * 8) * ldx + column, inside);
+      }
+    }
+    commit_copies();
+  };
+  if (live <= 0) {
+    wait_for_copies<0>();
+    return;
+  }
+#pragma unroll
+  for (int stage = 0; stage < STAGES - 1; stage++) fetch_rows(stage, stage);
+
+  float sum[HEIGHT][TILES][4] = {};
+  int stage = 0, next = STAGES - 1;
+  for (int index = 0; index < count; index++) {
+    wait_for_copies<STAGES - 2>();
+    sync_group(group);
+    fetch_weights(index + STAGES - 1, next);
+    fetch_rows(index + STAGES - 1, next);
+    const unsigned char* const slot = stage0 + stage * GROUPS * GROUP_BYTES;
+    uint4 a[HEIGHT][2];
+#pragma unroll
+    for (int i = 0; i < HEIGHT * 2; i++) a[i / 2][i % 2] = load_piece(slot + warp * W_BYTES + i * PIECE_BYTES);
+#pragma unroll
+    for (int j = 0; j < TILES; j++) {
+      const uint4 b = load_piece(slot + WARPS * W_BYTES + j * PIECE_BYTES);
+#pragma unroll
+      for (int i = 0; i < HEIGHT; i++) multiply_pieces(sum[i][j], a[i][0], a[i][1], b);
+    }
+    next = stage, stage = stage + 1 == STAGES ? 0 : stage + 1;
+  }
+  wait_for_copies<0>();
+  __syncthreads();
+
+  // The second group hands its sums to the first, lane to lane; that one lays them out as lines of out.
+  float* const sums = reinterpret_cast<float*>(memory);
+  const int partner = threadIdx.x % GROUP_THREADS;
+  if (group == 1) {
+#pragma unroll
+    for (int i = 0; i < HEIGHT; i++)
+#pragma unroll
+      for (int j = 0; j < TILES; j++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) sums[((i * TILES + j) * 4 + e) * GROUP_THREADS + partner] = sum[i][j][e];
+  }
+  __syncthreads();
+  if (group == 0) {
+#pragma unroll
+    for (int i = 0; i < HEIGHT; i++)
+#pragma unroll
+      for (int j = 0; j < TILES; j++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) sum[i][j][e] += sums[((i * TILES + j) * 4 + e) * GROUP_THREADS + partner];
+  }
+  __syncthreads();
+  if (group == 0) {
+#pragma unroll
+    for (int i = 0; i < HEIGHT; i++)
+#pragma unroll
+      for (int j = 0; j < TILES; j++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+          sums[(j * 8 + 2 * t + e % 2) * LINE + (warp * HEIGHT + i) * 16 + g + e / 2 * 8] = sum[i][j][e];
+  }
+  sync_cluster(cluster);
+  for (int row = rank; row < live; row += cluster) {
+    const int r = threadIdx.x, column = tile * OUTPUTS + r;
+    if (r >= OUTPUTS || column >= m) continue;
+    const float* const line = sums + row * LINE + (GATED ? r / 8 * 16 + r % 8 : r);
+    float total = 0.0f, above = 0.0f;
+    for (int other = 0; other < cluster; other++) {
+      total += load_remote(line, other, cluster);
+      if constexpr (GATED) above += load_remote(line + 8, other, cluster);
+    }
+    epilogue(row0 + row, column, GATED ? silu(total) * above : total);
+  }
+  if (cluster > 1) sync_cluster(cluster);
+}
+
+#define TILED(TILES, HEIGHT)                                                                                         \
+  extern "C" __global__ void __launch_bounds__(THREADS, 2) tiled_linear_bf16_##TILES##_##HEIGHT(                     \
+      const bf16* x, const bf16* w, const bf16* bias, const bf16* add, bf16* out, const int64* rows, int n, int m,   \
+      int k, int ldx, int ldadd, int ldout, int act, int cluster) {                                                  \
+    tiled<bf16, TILES, HEIGHT, false>(x, w, Epilogue<bf16, bf16>{bias, add, out, ldadd, ldout, act}, rows, n, m, k,  \
+                                      ldx, cluster);                                                                 \
+  }                                                                                                                  \
+  extern "C" __global__ void __launch_bounds__(THREADS, 2) tiled_linear_f32_##TILES##_##HEIGHT(                      \
+      const bf16* x, const bf16* w, const bf16* bias, const float* add, float* out, const int64* rows, int n, int m, \
+      int k, int ldx, int ldadd, int ldout, int act, int cluster) {                                                  \
+    tiled<float, TILES, HEIGHT, false>(x, w, Epilogue<bf16, float>{bias, add, out, ldadd, ldout, act}, rows, n, m,   \
+                                       k, ldx, cluster);                                                             \
+  }                                                                                                                  \
+  extern "C" __global__ void __launch_bounds__(THREADS, 2) tiled_gated_##TILES##_##HEIGHT(                           \
+      const bf16* x, const bf16* w, bf16* out, int n, int m, int k, int ldx, int ldout, int cluster) {               \
+    tiled<bf16, TILES, HEIGHT, true>(x, w, Epilogue<bf16, bf16>{nullptr, nullptr, out, 0, ldout, IDENTITY}, nullptr, \
+                                     n, m, k, ldx, cluster);                                                         \
+  }
+TILED(3, 1)
+TILED(4, 1)
+TILED(6, 1)
+TILED(7, 1)
+TILED(8, 1)
+TILED(3, 2)
+TILED(4, 2)
+TILED(6, 2)
+TILED(7, 2)
+TILED(8, 2)

@@ -1,0 +1,81 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The backend where things go wrong, and its memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+
+KERNELS = """
+extern "C" __global__ void spin() { for (;;) __nanosleep(1000); }
+extern "C" __global__ void stray() { *reinterpret_cast<int*>(8) = 1; }
+extern "C" __global__ void missing() { undeclared(); }
+"""
+
+BREAK = """
+import sys, time
+from flashrt_ros.models.cuda.ops import CudaOps
+from flashrt_ros.runtime.cuda.backend import CudaBackend
+from flashrt_ros.runtime.errors import FlashrtError
+backend = CudaBackend(CudaOps, 1 << 20, deadline=0.5)
+backend.launcher.launch(sys.argv[1], sys.argv[2], 1, 1)
+began = time.monotonic()
+for attempt in range(2):
+    try:
+        backend.fence()
+    except FlashrtError as error:
+        print(error.code.name, error, flush=True)
+print(time.monotonic() - began < 5, flush=True)
+import os; os._exit(70)
+"""
+
+
+def broken(tmp_path: Path, kernel: str, root: Path) -> list[str]:
+    source = tmp_path / "bad.cu"
+    source.write_text(KERNELS.replace('extern "C" __global__ void missing() { undeclared(); }', ""))
+    command = [sys.executable, "-c", BREAK, str(source.with_suffix("")), kernel]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=root)
+    assert done.returncode == 70, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_a_hung_stage_passes_its_deadline_and_ends_the_use_of_the_gpu(tmp_path: Path, root: Path) -> None:
+    first, again, soon = broken(tmp_path, "spin", root)
+    assert (
+        first
+        == again
+        == ("DEVICE the GPU has not finished within 0.5 s; this process cannot use it any more, start it again")
+    )
+    assert soon == "True"
+
+
+def test_a_sticky_error_is_named_and_ends_the_use_of_the_gpu(tmp_path: Path, root: Path) -> None:
+    first, again, _ = broken(tmp_path, "stray", root)
+    assert first.startswith("DEVICE the GPU failed: CUDA_ERROR_ILLEGAL_ADDRESS (")
+    assert first == again
+
+
+def test_a_kernel_that_does_not_compile_says_why(tmp_path: Path, gpu) -> None:
+    source = tmp_path / "bad.cu"
+    source.write_text(KERNELS)
+    with pytest.raises(FlashrtError, match='identifier "undeclared" is undefined') as refused:
+        gpu.ops.cuda.launch(str(source.with_suffix("")), "missing", 1, 1)
+    assert refused.value.code is ErrorCode.DEVICE
+
+
+def test_out_of_memory_says_what_for_and_how_much(gpu) -> None:
+    with pytest.raises(FlashrtError, match=r"out of GPU memory: capsules needs 1125899906842624 bytes, \d+ of \d+"):
+        gpu.device.allocate(1 << 50, "capsules")
+
+
+def test_a_gpu_that_is_not_there_is_named() -> None:
+    from flashrt_ros.runtime.cuda.driver import Device
+
+    with pytest.raises(FlashrtError, match="GPU 99: there are"):
+        Device(99)
