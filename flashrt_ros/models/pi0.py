@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -57,6 +57,7 @@ class Pi0:
         checkpoint: Checkpoint,
         dtype: torch.dtype = torch.float32,
         widths: tuple[int, int] | None = None,
+        views: Sequence[str] | None = None,
     ) -> None:
         """Check everything that can be checked without reading the weights.
 
@@ -66,8 +67,9 @@ class Pi0:
             checkpoint: its tensors.
             dtype: what the policy computes in; actions and their integration are float32.
             widths: how many numbers its statistics have for state and action.
+            views: the cameras there are; none: those of the checkpoint.
         """
-        self.config = read_pi0(values, extra, is_adaptive(checkpoint), widths)
+        self.config = read_pi0(values, extra, is_adaptive(checkpoint), widths, views)
         self.dtype = dtype
         self.stage_sizes = self.config.prompt_sizes
         self.max_rows = self.config.max_rows

@@ -7,7 +7,7 @@ What neither file says (names of joints and cameras, for one) may stand in a fla
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 VIEWS = ("base_0_rgb", "left_wrist_0_rgb", "right_wrist_0_rgb")
 """openpi's cameras, in the order of the prefix."""
 
+_LETTERS = 512
 _CAMERA = "observation.images."
 _VARIANTS = {"gemma_2b": (2048, 18, 16384), "gemma_300m": (1024, 18, 4096)}
 """Width, depth and width of the feed-forward layers; all have 8 query heads and 1 key-value head of 256."""
@@ -83,7 +84,6 @@ class Pi0Config:
     convention: str
 
     history = 1
-    instruction_template = "{instruction}"
     rewrites = True
 
     @property
@@ -102,6 +102,11 @@ class Pi0Config:
         return self.prompt_sizes[-1]
 
     @property
+    def instruction_size(self) -> int:
+        """Numbers that are kept of the longest instruction: tokens, or letters where the state is written between."""
+        return _LETTERS if self.adaptive else self.max_instruction_tokens
+
+    @property
     def patches(self) -> int:
         """Rows of a view."""
         return (self.image_size[0] // self.vision.patch) * (self.image_size[1] // self.vision.patch)
@@ -118,7 +123,11 @@ class Pi0Config:
 
 
 def read_pi0(
-    values: Mapping[str, Any], extra: Mapping[str, Any], adaptive: bool, widths: tuple[int, int] | None = None
+    values: Mapping[str, Any],
+    extra: Mapping[str, Any],
+    adaptive: bool,
+    widths: tuple[int, int] | None = None,
+    views: Sequence[str] | None = None,
 ) -> Pi0Config:
     """Read and check what the files say.
 
@@ -127,6 +136,7 @@ def read_pi0(
         extra: flashrt.json, empty where there is none.
         adaptive: whether the tensors are those of pi0.5.
         widths: how many numbers the statistics have for state and action, for joints that nothing names.
+        views: the cameras there are; those of the checkpoint that are missing are left out, as masked ones are.
     """
     root, own = Section(dict(values), "config.json"), Section(dict(extra), "flashrt.json")
     _check_type(root, adaptive)
@@ -149,7 +159,7 @@ def read_pi0(
         prompt_sizes=_prompt_sizes(own, limit),
         name=own.text("name", "pi05" if adaptive else "pi0"),
         trained=own.flag("trained", True),
-        views=own.names("views") if "views" in own.values else _cameras(root) if lerobot else VIEWS,
+        views=_views(own, _cameras(root) if lerobot else VIEWS, views),
         image_size=_image_size(root),
         state_names=_names(own, "state_names", "state", state or action_width),
         action_names=_names(own, "action_names", "action", action or action_width),
@@ -236,6 +246,12 @@ def _names(own: Section, key: str, stem: str, count: int) -> tuple[str, ...]:
 def _feature(root: Section, key: str) -> int:
     section = root.section("output_features" if key == "action" else "input_features")
     return section.section(key).integers("shape", count=1)[0] if key in section.values else 0
+
+
+def _views(own: Section, known: tuple[str, ...], there: Sequence[str] | None) -> tuple[str, ...]:
+    """The cameras in use: those that flashrt.json names, else the checkpoint's, of which some may be missing."""
+    named = own.names("views") if "views" in own.values else known
+    return named if there is None else tuple(view for view in named if view in there) or named
 
 
 def _cameras(root: Section) -> tuple[str, ...]:

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flashrt_ros.models.config import HybridConfig
+from flashrt_ros.models.policy_model import PolicyConfig
 from flashrt_ros.policy.action_map import ActionMap
 from flashrt_ros.policy.contract import Contract
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 
-def check_fit(contract: Contract, config: HybridConfig) -> None:
+def check_fit(contract: Contract, config: PolicyConfig) -> None:
     """Raise BAD_CONTRACT unless the contract gives what the policy takes, and takes what it gives.
 
     NOT_SUPPORTED for a strategy that the policy does not have.
@@ -25,7 +25,7 @@ def check_fit(contract: Contract, config: HybridConfig) -> None:
         raise FlashrtError(ErrorCode.NOT_SUPPORTED, f"{contract.file}: {lacking}")
 
 
-def unsupported(contract: Contract, config: HybridConfig) -> str:
+def unsupported(contract: Contract, config: PolicyConfig) -> str:
     """Say which strategy of the contract the policy does not have; empty: it has it."""
     if contract.action.strategy != "rtc":
         return ""
@@ -35,7 +35,7 @@ def unsupported(contract: Contract, config: HybridConfig) -> str:
     )
 
 
-def misfits(contract: Contract, config: HybridConfig) -> list[str]:
+def misfits(contract: Contract, config: PolicyConfig) -> list[str]:
     """Say in what a contract and a checkpoint do not fit each other; empty: they do."""
     pairs: list[tuple[str, Sequence[str], Sequence[str]]] = [
         ("observation.images", [image.key for image in contract.observation.images], config.views),

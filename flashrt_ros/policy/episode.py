@@ -141,7 +141,8 @@ class Episode:
         seen = Observation(event.images, event.state, event.stamp)
         processed = self.policy.processor.observation(seen)
         b = self._buffers
-        work = self.policy.model.observe(processed, state.read_instruction(b))
+        tokens = self.policy.processor.prompt(state.read_instruction(b), processed.proprio)
+        work = self.policy.model.observe(processed, tokens)
         if work.first_row == AT_CURSOR:
             self._make_room(work.rows)
         head = self.require_head()
@@ -246,8 +247,9 @@ class Episode:
         state.write_instruction(self._buffers, tokens)
 
     def _append_history(self) -> None:
-        tokens = state.read_instruction(self._buffers)
+        kept = state.read_instruction(self._buffers)
         for images, proprio in state.read_history(self._buffers):
+            tokens = self.policy.processor.prompt(kept, proprio)
             self._run(self.policy.model.observe(ModelObservation(images, proprio), tokens))
 
     def _start_context(self, instruction: str, tokens: np.ndarray) -> None:

@@ -135,7 +135,7 @@ def _prepare(session: Session, observations: Sequence[Observation]) -> None:
         chunk = session.act()
         session.executed(chunk.act_index, 3)
         full = chunk.boundary.cursors["position"] + 2 * rows > session.policy.model.max_rows
-        if number and (full or session.policy.model.config.layout == "starvla"):
+        if number and (full or session.policy.model.config.rewrites):
             return
 
 
