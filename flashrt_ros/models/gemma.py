@@ -175,7 +175,7 @@ class Gemma:
         if q is None:
             return
         y = ops.scratch((n, c.heads * c.head_dim), self.dtype)
-        self._attend(ops, q, keys, values, place.end, y)
+        ops.attend_rows(q, keys, values, place.end, y)
         norms.add(ops, 2 * layer, y, b[f"{name}out"], x)
         norms.norm(ops, 2 * layer + 1, x, h)
         gate_up = ops.scratch((n, 2 * c.mlp_width), self.dtype)
@@ -183,13 +183,3 @@ class Gemma:
         wide = ops.scratch((n, c.mlp_width), self.dtype)
         ops.gelu_product(gate_up, wide)
         norms.add(ops, 2 * layer + 1, wide, b[f"{name}down"], x)
-
-    def _attend(self, ops: Ops, q: Tensor, keys: Tensor, values: Tensor, end: Tensor, out: Tensor) -> None:
-        """Attend to the rows before `end`; the query heads of a key-value head are a batch over the same keys."""
-        c, group = self.config, self.config.heads // self.config.kv_heads
-        if c.kv_heads == 1:
-            shape = (1, q.shape[0] * group, 1, c.head_dim)
-            ops.attend(q.view(shape), keys[None], values[None], out.view(shape), rows=end)
-            return
-        q, y = (part.view(-1, c.kv_heads, group, c.head_dim).permute(2, 0, 1, 3) for part in (q, out))
-        ops.attend(q, keys.expand(group, *keys.shape), values.expand(group, *values.shape), y, rows=end)

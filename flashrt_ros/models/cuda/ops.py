@@ -11,6 +11,7 @@ from flashrt_ros.models.cuda.conv import CudaConv
 from flashrt_ros.models.cuda.delta_mixer import CudaDeltaMixer
 from flashrt_ros.models.cuda.delta_rule import CudaDeltaRule
 from flashrt_ros.models.cuda.elementwise import CudaElementwise
+from flashrt_ros.models.cuda.flow import CudaFlow
 from flashrt_ros.models.cuda.images import CudaImages
 from flashrt_ros.models.cuda.linear import CudaLinear
 from flashrt_ros.models.cuda.noise import CudaNoise
@@ -32,6 +33,7 @@ class CudaOps(
     CudaRows,
     CudaNoise,
     CudaImages,
+    CudaFlow,
     Ops,
 ):
     """The operations as kernels; what varies between replays is read from buffers, as everywhere."""

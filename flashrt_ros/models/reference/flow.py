@@ -22,6 +22,16 @@ class Flow(Dense, Rows, Attention):
         gate, up = x.chunk(2, dim=-1)
         torch.mul(F.gelu(gate, approximate="tanh"), up, out=out)
 
+    def attend_rows(self, q: Tensor, keys: Tensor, values: Tensor, end: Tensor, out: Tensor) -> None:
+        """Attention of q [n, heads, d] to the first `end` rows of a cache [rows, kv_heads, d]; out [n, heads * d].
+
+        Every query sees all of them; each key-value head serves heads / kv_heads neighbouring query heads.
+        """
+        live, (_, heads, width), kv_heads = int(end), q.shape, keys.shape[1]
+        seen = (part[:live].transpose(0, 1).repeat_interleave(heads // kv_heads, dim=0) for part in (keys, values))
+        y = F.scaled_dot_product_attention(q.transpose(0, 1), *seen)
+        out.view(-1, heads, width).copy_(y.transpose(0, 1))
+
     def rope_cache(
         self,
         qkv: Tensor,
