@@ -29,9 +29,7 @@ class CudaFlow(CudaBase):
             return
         padded = next((known for known in _WIDTHS if width <= known), 0)
         if q.dtype != torch.bfloat16 or width % 8 or not padded:
-            raise TypeError(
-                f"{op}: heads of {width} features of {q.dtype}; a multiple of 8 up to {_WIDTHS[-1]} is taken"
-            )
+            raise TypeError(f"{op}: heads of {width} features of {q.dtype}; give a multiple of 8 up to {_WIDTHS[-1]}")
         packed = n * heads // kv_heads
         tiles, step = ceil_div(packed, 64), 32 if padded > 128 else 64
         parts = max(1, min(self.cuda.multiprocessors // (tiles * kv_heads), ceil_div(keys.shape[0], step)))
@@ -47,7 +45,7 @@ class CudaFlow(CudaBase):
             128,
             *(q, keys, values, end, out, sums, stats),
             *sizes,
-            shared=(4 * step + 64) * (padded + 8) * 2 + 64 * 8,
+            shared=(4 * step + 64) * (padded + 8) * 2,
         )
         if parts > 1:
             grid = (packed, kv_heads)

@@ -28,8 +28,8 @@ class Flow(Dense, Rows, Attention):
         Every query sees all of them; each key-value head serves heads / kv_heads neighbouring query heads.
         """
         live, (_, heads, width), kv_heads = int(end), q.shape, keys.shape[1]
-        seen = (part[:live].transpose(0, 1).repeat_interleave(heads // kv_heads, dim=0) for part in (keys, values))
-        y = F.scaled_dot_product_attention(q.transpose(0, 1), *seen)
+        k, v = (part[:live].transpose(0, 1).repeat_interleave(heads // kv_heads, dim=0) for part in (keys, values))
+        y = F.scaled_dot_product_attention(q.transpose(0, 1), k, v)
         out.view(-1, heads, width).copy_(y.transpose(0, 1))
 
     def rope_cache(
