@@ -15,7 +15,7 @@ __device__ void gated_norm(const T* x, const T* gain, const T* z, T* out, int ro
   let_next_start();
 #pragma unroll
   for (int item = 0; item < ITEMS; ++item)
-    if (first + item * STEP < width) prefetch(gain + first + item * STEP);
+    if (unit == 0 && first + item * STEP < width) prefetch(gain + first + item * STEP);
   wait_for_inputs();
   if (row >= rows) return;
   x += int64(row) * x_row + head * x_head;

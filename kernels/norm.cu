@@ -35,7 +35,9 @@ template <typename T, int VEC, int ITEMS> struct Part {
   }
 };
 
-template <typename G, int VEC, int ITEMS> __device__ void prefetch_row(const G* row, int width) {
+// By one block, as all want the same.
+template <typename G, int VEC, int ITEMS> __device__ void prefetch_row(const G* row, int width, int block = 0) {
+  if (blockIdx.x != block) return;
 #pragma unroll
   for (int item = 0; item < ITEMS; ++item) {
     const int index = Part<G, VEC, ITEMS>::index(item);
@@ -95,9 +97,10 @@ template <typename T, int VEC, int ITEMS>
 __device__ void ada_norm(const T* x, const T* table, const int64* step, T* out, int width, int x_stride,
                          int table_stride, int steps, int out_stride, float eps) {
   let_next_start();
-  const T* likely = table + int64(blockIdx.x % steps) * table_stride;
-  prefetch_row<T, VEC, ITEMS>(likely, width);
-  prefetch_row<T, VEC, ITEMS>(likely + width, width);
+  for (int i = 0; i < steps; ++i) {
+    prefetch_row<T, VEC, ITEMS>(table + int64(i) * table_stride, width, i);
+    prefetch_row<T, VEC, ITEMS>(table + int64(i) * table_stride + width, width, i);
+  }
   wait_for_inputs();
   const T* gain = table + *step * table_stride;
   layer_norm<T, VEC, ITEMS>(x, gain, gain + width, out, width, x_stride, out_stride, eps);
@@ -127,7 +130,4 @@ __device__ void ada_norm(const T* x, const T* table, const int64* step, T* out, 
 NORMS(f32, float, 4, 2)
 NORMS(f32_any, float, 1, 8)
 NORMS(bf16, bf16, 8, 1)
-NORMS(bf16_x2, bf16, 8, 2)
-NORMS(bf16_x4, bf16, 8, 4)
-NORMS(bf16_x8, bf16, 8, 8)
 NORMS(bf16_any, bf16, 1, 8)

@@ -32,5 +32,6 @@ template <typename T, int N> __device__ inline void store(T* to, const float (&x
   }
 }
 
-// Brings a line into L2. It reads no value, so it may go ahead of `wait_for_inputs` whoever writes the line.
+// Brings a line into L2. It reads no value, so it may go ahead of `wait_for_inputs` whoever writes the line. It passes L1
+// by: for a line that all blocks want, one of them must ask, or they queue for it.
 __device__ inline void prefetch(const void* line) { asm volatile("prefetch.global.L2 [%0];" ::"l"(line)); }

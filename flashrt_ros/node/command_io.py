@@ -128,12 +128,27 @@ class CommandIO:
     def stop(self) -> None:
         """Close the gate, with the safety action where it was open, and stop ticks and heartbeats."""
         self.controller.deactivate(self._expired)
+        self._finish_hold()
         self._held_since, self._expired = None, ""
         self._output.flush()
         self._watchdog.cancel()
         for timer in self._timers:
             self._node.destroy_timer(timer)
         self._timers = []
+
+    def _finish_hold(self) -> None:
+        """Bring the arm to rest while there are ticks; nothing else matters to a node that stops.
+
+        Steady time paces it: simulated time may stand still by now.
+        """
+        controller = self.controller
+        if not isinstance(controller, TimedController) or not controller.stopping:
+            return
+        due = time.monotonic() + max(0.0, self._control.time_until_next_call() * 1e-9)
+        while controller.stopping:
+            time.sleep(max(0.0, due - time.monotonic()))
+            controller.brake(self._now())
+            due += 1.0 / self._contract.action.rate
 
     def destroy(self) -> None:
         """Free topics, services and timers."""

@@ -55,12 +55,12 @@ class CommandOutput:
         """Send joint targets [rows, joints]; `stamp` in ns."""
         self._command.publish(self._fill(stamp, rows))
 
-    def safety(self, stamp: int, positions: NDArray[np.float64]) -> None:
-        """Tell the joints that are held to stay at `positions` [joints]; `stamp` in ns.
+    def safety(self, stamp: int, rows: NDArray[np.float64]) -> None:
+        """Bring the joints that are held to rest along `rows` [rows, joints]; `stamp` in ns.
 
-        It takes the place of all rows that were handed over.
+        They take the place of all rows that were handed over.
         """
-        self._command.publish(self._fill_held(stamp, positions[None, self._held]))
+        self._command.publish(self._fill_held(stamp, rows[:, self._held]))
 
     def executed(self, tick: ExecutedTick) -> None:
         """Report a tick."""

@@ -39,12 +39,6 @@ class Contract:
     lockstep: Lockstep | None
     controller_timeout: float = 0.0
 
-    def fingerprint(self) -> str:
-        """Return a SHA-256 of everything that the file says, independent of its layout and place."""
-        said = asdict(self)
-        del said["file"]
-        return _digest(said)
-
     def manifest(self) -> dict[str, str]:
         """Return what gives the numbers in an execution state their meaning: names, fields, units, slice.
 
@@ -97,6 +91,8 @@ def _lockstep(value: Value | None, observation: Observation, action: Action) -> 
         value.refuse("the robot waits for the command of each tick; use action.command.handover: point")
     if any(group.action == "release" for group in action.safety):
         value.refuse("the robot waits for the command of each tick, and a released joint gets none; use hold")
+    if action.limits.acceleration is not None:
+        value.refuse("time stands still behind a hold, so that it is one command; take limits.acceleration out")
     if action.strategy != "async":
         value.refuse(f"has its own fixed delay, apply_after; take action.strategy {action.strategy} out")
     for source in observation.sources:

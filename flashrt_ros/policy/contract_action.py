@@ -21,11 +21,15 @@ SAFETY_ACTIONS = ("hold", "release", "zero")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of each commanded joint, in the order of `Action.joints`: rad or m, and rad or m a control tick."""
+    """Bounds of each commanded joint, in the order of `Action.joints`: rad or m, and rad or m a control tick.
+
+    `acceleration` bounds by how much the steps of a hold may differ from one tick to the next; None: by nothing.
+    """
 
     low: tuple[float, ...]
     high: tuple[float, ...]
     step: tuple[float, ...]
+    acceleration: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,7 @@ class Command:
 class SafetyGroup:
     """What happens to some joints when the gate closes.
 
-    `action` is "hold" (command the joints where they are, once, then silence) or "release" (silence at once).
+    `action` is "hold" (bring the joints to rest, then silence) or "release" (silence at once).
     `timeout` in seconds: a hold that lasts longer is an error; None: it may last.
     """
 
@@ -204,9 +208,13 @@ def _limits(section: Section, joints: tuple[str, ...], rate: float) -> Limits:
         bounds.append([value.as_number(above=0.0) for value in _for_each_joint(step, joints)])
     if velocity:
         bounds.append([value.as_number(above=0.0) / rate for value in _for_each_joint(velocity, joints)])
+    slowing = section.take_if_given("acceleration")
+    acceleration = None
+    if slowing:
+        acceleration = tuple(value.as_number(above=0.0) / rate**2 for value in _for_each_joint(slowing, joints))
     section.end()
     low, high = zip(*ranges, strict=True)
-    return Limits(low, high, tuple(min(steps) for steps in zip(*bounds, strict=True)))
+    return Limits(low, high, tuple(min(steps) for steps in zip(*bounds, strict=True)), acceleration)
 
 
 def _for_each_joint(value: Value, joints: tuple[str, ...]) -> list[Value]:

@@ -48,8 +48,8 @@ class Output(Protocol):
         """Send joint targets [rows, joints] to the robot, for the tick at `stamp` ns and those after it."""
         ...
 
-    def safety(self, stamp: int, positions: NDArray[np.float64]) -> None:
-        """Send the safety action: joint targets [joints] to stay at; `stamp` in ns."""
+    def safety(self, stamp: int, rows: NDArray[np.float64]) -> None:
+        """Send the safety action: joint targets [rows, joints] that end at rest, or go on to it; `stamp` in ns."""
         ...
 
     def executed(self, tick: ExecutedTick) -> None:
@@ -81,7 +81,7 @@ class Controller(ABC):
         self.late_ticks = 0
         """Ticks of an open gate without a row to run, where there should have been one."""
         self.holds = 0
-        """Safety actions that were sent."""
+        """Safety actions, each of one command or more."""
         self._contract = contract
         self._action = action
         self._output = output
@@ -92,6 +92,8 @@ class Controller(ABC):
         self._asked_at: int | None = None
         self._newest_chunk = 0
         self._commanded: NDArray[np.float64] | None = None
+        self._velocity = np.zeros(len(action.joints))
+        """By how much the last targets differ from those a tick before."""
         self._plausibility = Plausibility(action.joints, action.limits, action.period, action.start_tolerance)
 
     @property
@@ -250,10 +252,9 @@ class Controller(ABC):
             return positions[None]
         return np.concatenate([positions[None], self.saturation.path(self.queue.ahead(count), positions)])
 
-    def _send_safety(self, tick: int, positions: NDArray[np.float64]) -> None:
-        self.holds += 1
+    def _send_safety(self, tick: int, rows: NDArray[np.float64]) -> None:
         if self.safety.joints:
-            self._output.safety(tick, positions)
+            self._output.safety(tick, rows)
 
     def _miss(self, tick: int) -> None:
         """Note a tick of an open gate without a row to run."""
@@ -286,7 +287,9 @@ class Controller(ABC):
             self.dropped["late: all its rows are past"] += 1
         row = queue.take(tick) if gate.open else None
         if row is not None and self._commanded is not None:
-            self._commanded = self.saturation.apply(row, self._commanded)
+            before = self._commanded
+            self._commanded = self.saturation.apply(row, before)
+            self._velocity = self._commanded - before
             self._out_of_rows = False
             self.steps += 1
             self._send(tick, self._commanded)

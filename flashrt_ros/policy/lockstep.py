@@ -81,10 +81,11 @@ class LockstepController(Controller):
         self._sent = (tick, positions, False)
         super()._send(tick, positions)
 
-    def _send_safety(self, tick: int, positions: NDArray[np.float64]) -> None:
+    def _send_safety(self, tick: int, rows: NDArray[np.float64]) -> None:
         self._waiting = None
-        self._sent = (tick, positions, True)
-        super()._send_safety(tick, positions)
+        self._sent = (tick, rows[0], True)
+        self.holds += 1
+        super()._send_safety(tick, rows)
 
     def _repeat(self, stamp: int) -> None:
         if self._sent is None:
@@ -93,7 +94,7 @@ class LockstepController(Controller):
         if tick != stamp:
             return
         if safety:
-            self._output.safety(tick, positions)
+            self._output.safety(tick, positions[None])
         elif self.gate.open:
             self._output.command(tick, positions[None])
 
@@ -103,7 +104,7 @@ class LockstepController(Controller):
             return
         if self._holds:
             held = self._holds.popleft()
-            self._send_safety(tick, measured if held is None else held)
+            self._send_safety(tick, (measured if held is None else held)[None])
             self._report(tick, active=False, may_ask=False)  # the instant after the last hold is the one to observe
         elif self.gate.armed:
             if not self._chunk_is_missing():

@@ -58,9 +58,9 @@ class Hands:
         """Take a command; what is handed over with it will be commanded itself."""
         self.commands[stamp] = SentCommand(np.array(rows[0]), safety=False)
 
-    def safety(self, stamp: int, positions: NDArray[np.float64]) -> None:
-        """Take a safety action."""
-        self.commands[stamp] = SentCommand(positions[list(self.held)], safety=True)
+    def safety(self, stamp: int, rows: NDArray[np.float64]) -> None:
+        """Take a command of a safety action; as `command`."""
+        self.commands[stamp] = SentCommand(rows[0, list(self.held)], safety=True)
 
     def executed(self, tick: ExecutedTick) -> None:
         """Take a tick; the last word on it counts."""

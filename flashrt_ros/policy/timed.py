@@ -1,6 +1,6 @@
 # Copyright 2026 the flashrt_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Control at a fixed rate: ticks come from a timer on ROS time, and the safety action is sent at once."""
+"""Control at a fixed rate: ticks come from a timer on ROS time, and the safety action begins at once."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from flashrt_ros.policy.braking import Braking
 from flashrt_ros.policy.contract import Contract
 from flashrt_ros.policy.controller import Controller, Output
 from flashrt_ros.policy.gate import Gate
@@ -19,7 +20,12 @@ class TimedController(Controller):
 
     def __init__(self, contract: Contract, output: Output, gate: Gate, now: Callable[[], int]) -> None:
         super().__init__(contract, output, gate, now)
+        limit = self._action.limits.acceleration
+        self._braking = None if limit is None else Braking(self.saturation, limit)
+        self.stopping = False
+        """Whether a hold has still to bring the joints to rest, tick by tick."""
         self._last_tick: int | None = None
+        self._last_target: int | None = None
         self._moving = False
         self._patience = round(contract.heartbeat_timeout * 1e9)
         self._max_age = round(contract.observation.max_age * 1e9)
@@ -30,20 +36,40 @@ class TimedController(Controller):
         now = self._now()
         if self._last_tick is not None and now < self._last_tick - self._action.period:
             self._time_went_back(self._last_tick, now)
-        elif self.gate.open and self._missed_ticks(now):
-            self._close(f"time: no tick for {(now - (self._last_tick or 0)) / 1e9:.3f} s", fault=True)
+        elif self._missed_ticks(now):
+            if self.gate.open:
+                self._close(f"time: no tick for {(now - (self._last_tick or 0)) / 1e9:.3f} s", fault=True)
+            elif self.stopping:
+                self._hold_commanded(now)
         self._last_tick = now
         if self._asked_at is not None and now - self._asked_at > self._patience:
             self._asked_at = None  # the request was lost, or ended in an error there: ask again
             self.latency.restart()
             self.late_chunks += self._waits_between and self.gate.open
         self._run_tick(now)
+        if self._last_target != now:
+            self.brake(now)
+
+    def brake(self, tick: int) -> None:
+        """Command the next targets of a hold that has not brought the joints to rest yet; `tick` in ns."""
+        if not self.stopping or self._commanded is None or self._braking is None:
+            return
+        rows = self._braking.rows(self._commanded, self._velocity, self._handed_over)
+        self._commanded, self._velocity = rows[0], rows[0] - self._commanded
+        self.stopping = bool(self._velocity.any())
+        self._send_safety(tick, rows)
+
+    def release(self) -> None:
+        """Send nothing more."""
+        self.stopping = False
+        super().release()
 
     def stopped(self, seconds: float) -> None:
         """Close the gate: this process did nothing for some time, of which ROS time need not know yet.
 
         Where the arm is now is not known then, so it is told nothing.
         """
+        self.stopping = False
         if self.gate.open:
             self._commanded = None
             self._close(f"time: stopped for {seconds:.3f} s", fault=True)
@@ -65,28 +91,34 @@ class TimedController(Controller):
             self._hold_commanded(self._now())
 
     def _hold_measured(self) -> None:
-        if self.joints.positions is not None:
-            self._send_safety(self._now(), self.joints.positions)
+        if self.joints.positions is not None and not self.stopping:
+            self.holds += 1
+            self._send_safety(self._now(), self.joints.positions[None])
 
     def _hold_commanded(self, tick: int) -> None:
-        """Command the last targets again: the speed that was commanded, at most a step a tick, ends in this tick.
+        """Bring the joints to rest from the last targets.
 
+        With limits of acceleration, tick by tick from the next one on. Without, these targets are commanded again: the
+        speed that was commanded, at most a step a tick, ends in this tick.
         After missed ticks the arm may be anywhere, and the last targets are an old action: it is held where it is
         measured, and told nothing where that is not known.
         """
-        self._moving = False
-        if not self._missed_ticks(tick):
-            if self._commanded is not None:
-                self._send_safety(tick, self._commanded)
-        elif not self.joints.trouble(tick):
-            self._hold_measured()
+        self._moving = self.stopping = False
+        if self._missed_ticks(tick):
+            if not self.joints.trouble(tick):
+                self._hold_measured()
+        elif self._commanded is not None:
+            self.holds += 1
+            self.stopping = self._braking is not None and bool(self.safety.joints)
+            if not self.stopping:
+                self._send_safety(tick, self._commanded[None])
 
     def _missed_ticks(self, now: int) -> bool:
         """Return whether this process was stopped, or time leapt: what it knows is of a world that is no more."""
         return self._last_tick is not None and now - self._last_tick > self._longest_gap
 
     def _send(self, tick: int, positions: NDArray[np.float64]) -> None:
-        self._moving = True
+        self._moving, self.stopping, self._last_target = True, False, tick
         super()._send(tick, positions)
 
     def _miss(self, tick: int) -> None:
@@ -113,4 +145,5 @@ class TimedController(Controller):
         """Nothing waits: the next tick comes by itself."""
 
     def _replacement_is_due(self) -> bool:
-        return True
+        """A chunk opens no gate before the arm is at rest."""
+        return self.gate.open or not self.stopping

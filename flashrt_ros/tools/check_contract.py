@@ -21,10 +21,11 @@ from flashrt_ros.policy.contract import Contract, load_contract
 from flashrt_ros.policy.contract_fit import misfits, unsupported
 from flashrt_ros.policy.opening import open_config, open_normaliser
 from flashrt_ros.runtime.errors import FlashrtError
-from flashrt_ros.tools.contract_tables import expected, overview
+from flashrt_ros.tools.contract_tables import expected, overview, stopping_time
 
 _GOOD, _BAD, _UNCHECKED = 0, 1, 2
 _WIDTH_OF_A_PIPE = 160
+_LONG_STOP = 1.0  # s
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -81,6 +82,12 @@ def cautions(contract: Contract) -> list[str]:
     released = [joint for group in action.safety if group.action == "release" for joint in group.joints]
     if released:
         found.append(f"{', '.join(released)} get no command when the gate closes: they must stop by themselves")
+    slow = [joint for joint in action.joints if stopping_time(action, joint) > _LONG_STOP]
+    if slow:
+        found.append(
+            f"{', '.join(slow)} can go on for {max(stopping_time(action, joint) for joint in slow):.2g} s after the "
+            "gate has closed: the limits of acceleration are low for those of velocity"
+        )
     return found
 
 

@@ -105,4 +105,17 @@ def _conversion(conversion: Conversion) -> str:
 
 def _on_trouble(action: Action, joint: str) -> str:
     group = next(group for group in action.safety if joint in group.joints)
-    return group.action if group.timeout is None else f"{group.action}, {group.timeout:g} s at most"
+    parts = [group.action]
+    if group.action == "hold" and action.limits.acceleration is not None:
+        parts.append(f"at rest after {stopping_time(action, joint):.2g} s")
+    if group.timeout is not None:
+        parts.append(f"{group.timeout:g} s at most")
+    return ", ".join(parts)
+
+
+def stopping_time(action: Action, joint: str) -> float:
+    """Return the seconds that a hold takes at most to bring a joint to rest."""
+    index, limits = action.joints.index(joint), action.limits
+    if limits.acceleration is None:
+        return 1.0 / action.rate
+    return max(1.0, limits.step[index] / limits.acceleration[index]) / action.rate

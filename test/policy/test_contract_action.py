@@ -61,6 +61,12 @@ def test_velocities_bound_the_steps(tmp_path: Path) -> None:
     assert load(tmp_path, limits=alone).action.limits.step == (0.5, 0.05)
 
 
+def test_an_acceleration_bounds_the_change_of_a_step(tmp_path: Path) -> None:
+    assert load(tmp_path).action.limits.acceleration is None
+    limited = LIMITS.replace("}}", "}, acceleration: {a: 5.0, b: 2.0}}")
+    assert load(tmp_path, limits=limited).action.limits.acceleration == (0.02, 0.05)
+
+
 def test_a_slice_of_the_outputs(tmp_path: Path) -> None:
     assert load(tmp_path, more="  outputs: [4, 6]\n").action.outputs == (4, 6)
 
@@ -92,6 +98,16 @@ GROUPS = "{groups: [{joints: [a], action: hold}, {joints: [%s], action: %s}]}"
         ({"limits": LIMITS.replace("step", "stap")}, 12, "action.limits: 'step' is missing"),
         ({"limits": LIMITS.replace("}}", "}, velocity: {a: 1.0}}")}, 12, "limits.velocity: 'b' of action.joints"),
         ({"limits": LIMITS.replace("}}", "}, velocity: {a: 1, b: 0}}")}, 12, "velocity.b: 0 is out of range"),
+        ({"limits": LIMITS.replace("}}", "}, acceleration: {b: 1}}")}, 12, "limits.acceleration: 'a' of action.joints"),
+        ({"limits": LIMITS.replace("}}", "}, acceleration: {a: 0, b: 1}}")}, 12, "acceleration.a: 0 is out of range"),
+        (
+            {
+                "limits": LIMITS.replace("}}", "}, acceleration: {a: 1, b: 1}}"),
+                "end": "lockstep: {apply_after: 1}\n",
+            },
+            15,
+            "take limits.acceleration out",
+        ),
         ({"command": POINT % ", handover: trajectory, max_handover: 1"}, 13, "needs the type trajectory_msgs"),
         ({"command": TRAJECTORY % ", handover: trajectory"}, 13, "action.command: 'max_handover' is missing"),
         ({"command": TRAJECTORY % ", max_handover: 1"}, 13, "command.max_handover: is not a key"),

@@ -27,7 +27,7 @@ def command(stamp: int, **positions: float) -> Any:
 def test_a_safety_action_that_leaves_joints_out_is_what_a_replay_sends() -> None:
     hands = recorded_hands(recording(command(7, c=3.0, a=1.0)))
     replayed = Hands(held=[0, 2])
-    replayed.safety(7, np.array([1.0, 2.0, 3.0]))
+    replayed.safety(7, np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))
     for side in (hands, replayed):
         assert side.commands[7].safety
         assert side.commands[7].positions.tolist() == [1.0, 3.0]

@@ -131,6 +131,8 @@ class Client:
         self.ticks: list[msg.Executed] = []
         self.chunks: list[msg.ActionChunk] = []
         self.states: list[msg.PolicyState] = []
+        self.messages: dict[str, str] = {}
+        """What the newest diagnostics say, by status."""
         self._node = node
         self._services: dict[str, Any] = {}
         self._statuses: dict[str, dict[str, str]] = {}
@@ -221,6 +223,7 @@ class Client:
 
     def _on_report(self, report: DiagnosticArray) -> None:
         for status in report.status:
+            self.messages[status.name] = status.message
             self._statuses[status.name] = {pair.key: pair.value for pair in status.values}
 
 

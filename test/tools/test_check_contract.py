@@ -50,7 +50,7 @@ def test_what_is_observed_and_commanded_is_shown(capsys: pytest.CaptureFixture[s
     assert main([str(CONFIG / "franka_contract.yaml")]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "wrist_depth wrist/depth/image_rect_raw Image sensor_data 0.2 s hold header depth, 0.1 to 1.5 m" in shown
-    assert "fr3_joint4 -3.04 -0.15 0.02 1 the same hold" in shown
+    assert "fr3_joint4 -3.04 -0.15 0.02 1 the same hold, at rest after 0.2 s" in shown
     assert "fr3_arm_controller/joint_trajectory, JointTrajectory, trajectories of 0.2 s at most" in shown
 
 
@@ -69,6 +69,13 @@ def test_what_is_worth_knowing_is_told(name: str, told: list[str], capsys: pytes
     assert len(notes) == len(told)
     for note, part in zip(notes, told, strict=True):
         assert part in note
+
+
+def test_joints_that_stop_slowly_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    contract = tmp_path / "contract.yaml"
+    contract.write_text((CONFIG / "franka_contract.yaml").read_text().replace("fr3_joint2: 5.0", "fr3_joint2: 0.5"))
+    assert main([str(contract)]) == 0
+    assert "note: fr3_joint2 can go on for 2 s after the gate has closed" in capsys.readouterr().out
 
 
 def test_a_bad_contract_is_named_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,6 +53,7 @@ class World:
         self.position = [0.0, 0.0]
         self.epoch = 0
         self.chunk_id = 0
+        self.period = PERIOD
         self._state = node.create_publisher(PolicyState, "policy/state", qos.LATCHED)
         self._chunk = node.create_publisher(ActionChunk, "policy/action_chunk", qos.CHUNK)
         self._beat = node.create_publisher(Heartbeat, "policy/heartbeat", qos.HEARTBEAT)
@@ -104,7 +105,7 @@ class World:
                 chunk_id=self.chunk_id,
                 joint_names=JOINTS,
                 horizon=HORIZON,
-                dt=Duration(nanosec=PERIOD),
+                dt=Duration(nanosec=self.period),
                 data=data,
             )
         )

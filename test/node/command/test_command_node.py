@@ -74,6 +74,30 @@ def test_an_old_chunk_after_a_restore_is_dropped_and_counted(moving: Any, world:
     wait_until(lambda: world.gate.open)
 
 
+def test_after_a_warm_up_of_700_ms_at_30_hz_the_first_row_runs_first_and_it_is_no_latency(
+    start: Any, world: Any, contract: Path, wait_until: Any
+) -> None:
+    contract.write_text(contract.read_text().replace("rate: 20.0", "rate: 30.0"))
+    world.period, world.answers = SECOND // 30, False
+    start()
+    world.run(1)
+    asked = wait_until(lambda: next((tick for tick in world.ticks if tick.infer), None))
+    observed = to_nanoseconds(asked.stamp)
+    wait_until(lambda: world.now() > observed + 700_000_000)
+    world.answers = True
+    world.chunk(1, observed, 0.0)
+    wait_until(lambda: len(world.commands) > 30)
+    first = next(tick for tick in world.ticks if tick.active)
+    assert (first.chunk_id, first.cursor) == (1, 1)
+    assert world.commands[0][2] == [0.0, 0.0]
+    wait_until(lambda: int(figure(world, "queue", "latencies") or 0) > 0)
+    assert float(figure(world, "queue", "latency p99, ms")) < 700.0
+
+
+def figure(world: Any, status: str, key: str) -> str:
+    return next((pair.value for pair in world.status(status).values if pair.key == key), "")
+
+
 def test_a_start_beyond_the_tolerance_keeps_the_gate_closed_with_an_error(
     start: Any, world: Any, wait_until: Any
 ) -> None:

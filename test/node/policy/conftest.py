@@ -86,15 +86,20 @@ class Arm:
         self._executed = node.create_publisher(msg.Executed, "command/executed", qos.EXECUTED)
         self._beat = node.create_publisher(msg.Heartbeat, "command/heartbeat", qos.HEARTBEAT)
         self._joints = node.create_publisher(JointState, "joint_states", 10)
-        self._views = {
-            view: node.create_publisher(Image, f"camera/{view}/image_raw", 10) for view in ("front", "wrist")
-        }
+        self._views: dict[str, Any] = {}
+        self.find_cameras(("front", "wrist"))
         node.create_subscription(msg.PolicyState, "policy/state", self._on_state, qos.LATCHED)
         node.create_subscription(msg.ActionChunk, "policy/action_chunk", self._on_chunk, qos.CHUNK)
         node.create_subscription(msg.Heartbeat, "policy/heartbeat", self._on_beat, qos.HEARTBEAT)
         self.heartbeat = node.create_timer(0.1, lambda: self._beat.publish(msg.Heartbeat()))
         node.create_timer(0.2, self._repeat)
         self.close("inactive")
+
+    def find_cameras(self, order: tuple[str, ...]) -> None:
+        """Let the cameras come, and their images, one after the other."""
+        for publisher in self._views.values():
+            self.node.destroy_publisher(publisher)
+        self._views = {view: self.node.create_publisher(Image, f"camera/{view}/image_raw", 10) for view in order}
 
     def close(self, reason: str, enabled: bool = True) -> None:
         """Close the gate and say why."""
@@ -137,7 +142,7 @@ class Arm:
         for view, publisher in self._views.items():
             if view in self.absent:
                 continue
-            random = np.random.default_rng([stamp // PERIOD, len(view)])
+            random = np.random.default_rng([stamp // PERIOD, *view.encode()])
             image = Image(height=96, width=96, encoding=self.encoding, step=96 * channels)
             image.data = array("B", random.integers(0, 255, 96 * 96 * channels, np.uint8).tobytes())
             image.header.stamp = from_nanoseconds(self.frozen.get(view, stamp))
@@ -328,13 +333,14 @@ class Process:
     def output(self) -> str:
         return self._log.read_text(errors="replace")
 
-    def says(self, text: str, timeout: float = 40.0) -> None:
+    def says(self, text: str, timeout: float = 40.0, after: int = 0) -> None:
+        """Wait until it has printed a text behind its first `after` characters."""
         wait(
-            lambda: text in self.output or self.process.poll() is not None,
+            lambda: text in self.output[after:] or self.process.poll() is not None,
             timeout,
-            lambda: f"{text!r} in {self.output}",
+            lambda: f"{text!r} in {self.output[after:]}",
         )
-        assert text in self.output, self.output
+        assert text in self.output[after:], self.output
 
     def end(self) -> None:
         """End it, so that its peers see it leave."""
@@ -458,6 +464,15 @@ def policy(
         yield process
     finally:
         process.end()
+
+
+@pytest.fixture(scope="module")
+def unconfigured(spun: Node, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    """A policy_node that the tests of a module share and configure."""
+    folder = tmp_path_factory.mktemp("policy")
+    process = Process(folder / "log", capsule_folder=folder / "capsules")
+    yield process
+    process.end()
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from flashrt_ros.runtime.errors import ErrorCode
 
@@ -56,19 +57,26 @@ def test_no_action_of_an_instruction_comes_after_the_switch_to_another(
     assert arm.states[-1].instruction == "drop the cup"
 
 
-def test_a_restore_prefills_nothing_and_takes_far_less_than_a_cold_start(arm: Any, client: Any, policy: Any) -> None:
+def test_a_restore_prefills_nothing_takes_far_less_than_a_cold_start_and_goes_on_to_the_bit(
+    arm: Any, client: Any, policy: Any
+) -> None:
     cold = client.call("reset", instruction=f"an instruction that nobody gave before, at {time.monotonic_ns()}")
     assert (cold.error_code, cold.prefilled_tokens > 0) == (ErrorCode.NONE, True)
     client.run(step_limit=60).result()
     client.call("snapshot", name="field.restore")
     digest = client.digest("field.restore")
-    seconds = []
+    seconds, planned = [], []
+    stamp = arm.stamp
     for _ in range(3):
-        client.run(step_limit=3).result()
+        arm.chunks.clear()
+        assert client.run(step_limit=3).result().steps == 3
+        planned.append([chunk.data.tobytes() for chunk in arm.chunks])
+        arm.stamp = stamp  # so that the same is observed
         restored = client.call("restore", name="field.restore")
         assert (restored.error_code, restored.prefilled_tokens) == (ErrorCode.NONE, 0)
         seconds.append(restored.taken.sec + restored.taken.nanosec * 1e-9)
         assert client.live_digest() == digest
+    assert planned[0] == planned[1] == planned[2] != []
     assert min(seconds) < (cold.taken.sec + cold.taken.nanosec * 1e-9) / 2
 
 
@@ -109,3 +117,30 @@ def test_a_client_that_gave_up_gets_the_same_answer_under_the_same_id_and_it_was
     assert first.error_code == ErrorCode.NONE
     assert client.call("restore", request_id="field.retry", name="field.retry") == first
     assert arm.states[-1].epoch == epoch + 1
+
+
+def test_cameras_that_are_declared_and_found_in_reverse_order_give_the_same_chunk(
+    arm: Any,
+    client: Any,
+    start_policy: Callable[..., Any],
+    wait_for: Callable[..., Any],
+    contract: Path,
+    tmp_path: Path,
+) -> None:
+    values = yaml.safe_load(contract.read_text())
+    values["observation"]["images"] = dict(reversed(values["observation"]["images"].items()))
+    backwards = tmp_path / "contract.yaml"
+    backwards.write_text(yaml.safe_dump(values, sort_keys=False))
+    planned = []
+    stamp = arm.stamp
+    for declared, order in ((contract, ("front", "wrist")), (backwards, ("wrist", "front"))):
+        process = start_policy(autostart=True, contract=declared, capsule_folder=tmp_path / declared.name)
+        wait_for(lambda: client.state() == "active", 40.0)
+        arm.find_cameras(order)
+        arm.stamp = arm.closed_at = stamp
+        arm.say("held")
+        arm.chunks.clear()
+        assert client.run(instruction="lift the cup", seed=3, step_limit=1).result().steps == 1
+        planned.append(arm.chunks[0].data.tobytes())
+        process.end()
+    assert planned[0] == planned[1]

@@ -11,11 +11,14 @@ from typing import Any
 
 import pytest
 from diagnostic_msgs.msg import DiagnosticArray
+from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import Image, JointState
 
 from flashrt_ros.node import qos
-from flashrt_ros.node.stamps import to_nanoseconds
+from flashrt_ros.node.stamps import from_nanoseconds, to_nanoseconds
 from flashrt_ros.runtime.errors import ErrorCode
+
+PERIOD = 100_000_000
 
 
 @pytest.fixture
@@ -137,3 +140,40 @@ def test_bytes_that_are_no_message_are_refused_and_counted_and_end_nothing(
         spun.destroy_publisher(sender)
         spun.destroy_publisher(reports)
     assert client.state() == "active"
+
+
+def test_a_clock_that_goes_back_leaves_nothing_of_the_other_time_and_the_node_lives(
+    spun: Any,
+    arm: Any,
+    client: Any,
+    start_policy: Callable[..., Any],
+    wait_for: Callable[..., Any],
+    timed_contract: Path,
+) -> None:
+    clock = spun.create_publisher(Clock, "/clock", qos.CLOCK)
+
+    def show() -> int:
+        clock.publish(Clock(clock=from_nanoseconds(arm.stamp + PERIOD)))
+        time.sleep(0.01)  # a topic of its own: let it come first
+        arm.tick(infer=True)
+        time.sleep(0.02)
+        return len(arm.chunks)
+
+    process = start_policy(autostart=True, contract=timed_contract, observation_timeout=10.0, use_sim_time=True)
+    wait_for(lambda: client.state() == "active", 40.0)
+    arm.auto = False
+    client.run(instruction="lift the cup")
+    wait_for(show, what="a chunk")
+    before = arm.stamp
+    arm.stamp -= 10_000_000_000
+    arm.closed_at = arm.stamp
+    arm.say("waiting: for the first chunk")
+    arm.absent = {"front"}
+    wait_for(lambda: show() and _named(client, "input front"), what="a diagnostic")
+    stopped = len(arm.chunks)
+    assert to_nanoseconds(arm.chunks[-1].observation_stamp) > before - 5_000_000_000
+    arm.absent = set()
+    wait_for(lambda: show() > stopped, what="a chunk of this time")
+    assert to_nanoseconds(arm.chunks[-1].observation_stamp) < before - 5_000_000_000
+    assert process.process.poll() is None
+    spun.destroy_publisher(clock)

@@ -47,12 +47,14 @@ def test_snapshot_and_list_do_not_wait_for_it(arm: Any, client: Any, inferring: 
 def test_a_verb_cancels_it_and_its_chunk_never_comes(
     arm: Any, client: Any, inferring: Any, wait_for: Callable[..., Any]
 ) -> None:
-    epoch = arm.epoch
+    start = next(capsule.name for capsule in client.call("list_capsules").capsules if capsule.automatic)
+    digest, epoch = client.digest(start), arm.epoch
     began = time.monotonic()
     restored = client.send("restore", name="episode_start")
     wait_for(lambda: arm.epoch == epoch + 1)
     assert client.answer(restored).error_code == ErrorCode.NONE
     answered = time.monotonic() - began
+    assert client.live_digest() == digest, "half of the inference is left in the state"
     assert inferring.result().reason == "restored"
     client.run(step_limit=1)
     wait_for(lambda: arm.running)

@@ -51,8 +51,8 @@ class Record:
         self.log.append((stamp, rows[0].tolist()))
         self.ahead.append(rows[1:, 0].round(9).tolist())
 
-    def safety(self, stamp: int, positions: np.ndarray) -> None:
-        self.log.append((stamp, positions.tolist()))
+    def safety(self, stamp: int, rows: np.ndarray) -> None:
+        self.command(stamp, rows)
         self.safety_stamps.append(stamp)
 
     def executed(self, tick: ExecutedTick) -> None:

@@ -1,0 +1,53 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Holds that come to rest over several ticks, over real topics: whatever ends the motion, and if the node ends too."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lifecycle_msgs.msg import Transition
+
+STEP = 0.001  # of joint a in a tick
+CHANGE = 0.00025  # a tick, each tick: 0.1 rad/s2
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda world, process, change: world.enable(False),
+        lambda world, process, change: change(Transition.TRANSITION_DEACTIVATE),
+        lambda world, process, change: process.signal(signal.SIGINT),
+    ],
+    ids=["e-stop", "deactivate", "SIGINT"],
+)
+def test_the_arm_slows_down_within_its_acceleration_and_then_nothing_is_sent(
+    start: Any, world: Any, contract: Path, change: Any, wait_until: Any, end: Callable[..., Any]
+) -> None:
+    contract.write_text(contract.read_text().replace("b: 0.1}}", "b: 0.1}, acceleration: {a: 0.1, b: 0.1}}"))
+    world.first = lambda: STEP * max(0, world.ticks[-1].steps - 1)  # goes on at the same speed
+    process = start()
+    world.run(1)
+    wait_until(lambda: len(world.commands) > 5)
+    end(world, process, change)
+
+    def steps() -> list[float]:
+        places = [positions[0] for _, _, positions in world.commands]
+        return [after - before for before, after in itertools.pairwise(places)]
+
+    wait_until(lambda: not world.gate.open and steps()[-1] == 0.0, what="rest")
+    assert steps()[-5:] == pytest.approx([STEP - n * CHANGE for n in range(5)], abs=1e-9)
+    stamps = [stamp for _, stamp, _ in world.commands[-5:]]
+    assert all(later - stamp > 20_000_000 for stamp, later in itertools.pairwise(stamps))
+    count, ticks = len(world.commands), len(world.ticks)
+    if world.reason() == "disabled":
+        wait_until(lambda: len(world.ticks) > ticks + 3)
+    else:
+        process.signal(signal.SIGINT)
+        assert process.wait() == 0
+    assert len(world.commands) == count
