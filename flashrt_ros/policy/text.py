@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-import sentencepiece
 
 from flashrt_ros.policy.tokenizer import Tokenizer
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
@@ -48,6 +47,8 @@ class SentencePiece:
 
     def __init__(self, path: str | Path) -> None:
         """Read `path`; BAD_CHECKPOINT if it is absent or is no such model."""
+        import sentencepiece  # only checkpoints with such a file need it
+
         self.path = Path(path)
         try:
             content = self.path.read_bytes()
