@@ -14,14 +14,13 @@ import torch
 from numpy.typing import NDArray
 
 from flashrt_ros.models.checkpoint import Checkpoint
-from flashrt_ros.models.gemma import Cache, GainNorms, Gemma, Place
+from flashrt_ros.models.gemma import GainNorms, Place
 from flashrt_ros.models.observation import ModelObservation
 from flashrt_ros.models.ops import Ops
 from flashrt_ros.models.pi0_config import read_pi0
-from flashrt_ros.models.pi0_expert import Expert, times
+from flashrt_ros.models.pi0_expert import times
 from flashrt_ros.models.pi0_guidance import Guidance, guidance_strength
-from flashrt_ros.models.siglip import Siglip
-from flashrt_ros.models.weights import Part, Weight, centred, load, weight
+from flashrt_ros.models.pi0_modules import Pi0Modules
 from flashrt_ros.runtime.backend import Inputs, Stage
 from flashrt_ros.runtime.buffers import Buffer, BufferSet
 from flashrt_ros.runtime.manifest import sha256
@@ -31,10 +30,6 @@ POSITION = "position"
 """Cursor of the rows of the prefix, pi0's state token counted."""
 
 _IMAGES, _PREFIX, _ACTIONS = range(3)
-_PALIGEMMA = "paligemma_with_expert.paligemma."
-_LANGUAGE = f"{_PALIGEMMA}model.language_model."
-_EMBEDDING, _HEAD = f"{_LANGUAGE}embed_tokens.weight", f"{_PALIGEMMA}lm_head.weight"
-_EXPERT_HEAD = "paligemma_with_expert.gemma_expert.lm_head.weight"
 
 
 class Pi0:
@@ -76,35 +71,8 @@ class Pi0:
         self._values = {**values, "flashrt": dict(extra)}
         self._checkpoint = checkpoint
         c = self.config
-        self._vision = Siglip(c.vision, len(c.views), c.patches, c.language.width, dtype)
-        self._language = Gemma(c.language, "language", _LANGUAGE, dtype, ends_in_cache=True)
-        self._expert = Expert(c, dtype)
-        self._cache = Cache(c.language, self.max_rows, c.horizon, dtype)
-        checkpoint.check(self._tensors())
-
-    def _weights(self) -> list[Weight]:
-        c, language = self.config, self.config.language
-        name = _EMBEDDING if _EMBEDDING in self._checkpoint else _HEAD
-        table = Part(name, (c.vocab_size, language.width), lambda w: w * language.width**0.5)
-        norms = self._language.norm_keys()[: 2 * language.depth - 1]
-        return [
-            *self._vision.weights(),
-            weight("embed_tokens", self.dtype, table),
-            *self._language.weights(),
-            *(centred(f"language.norm.{number}", f"{key}.weight", language.width) for number, key in enumerate(norms)),
-            *self._expert.weights(),
-        ]
-
-    def _tensors(self) -> dict[str, tuple[int, ...]]:
-        """Name and shape of every tensor of the checkpoint; what is not used is checked as well."""
-        c, width = self.config, self.config.language.width
-        parts = [part for item in self._weights() for part in item.parts]
-        parts += [*self._expert.sources(), *self._language.unused()]
-        parts += [Part(f"{key}.weight", (width,)) for key in self._language.norm_keys()[-2:]]
-        optional = [Part(name, (c.vocab_size, width)) for name in (_EMBEDDING, _HEAD)]
-        optional.append(Part(_EXPERT_HEAD, (c.vocab_size, c.expert.width)))
-        parts += [part for part in optional if part.name in self._checkpoint]
-        return {part.name: part.shape for part in parts}
+        self._modules = Pi0Modules.build(c, dtype)
+        checkpoint.check(self._modules.tensors(checkpoint))
 
     def buffers(self) -> list[Buffer]:
         """Every buffer of the policy."""
@@ -112,9 +80,7 @@ class Pi0:
         chunk, prompt = (c.horizon, c.action_width), c.prompt_sizes[-1]
         rows = c.image_rows + prompt
         return [
-            *(item.buffer for item in self._weights()),
-            *self._expert.buffers(),
-            *self._cache.buffers(),
+            *self._modules.buffers(self._checkpoint),
             Buffer("zero", (1,), torch.int64, "weight"),
             Buffer("horizon", (1,), torch.int64, "weight"),
             Buffer("guidance", (c.steps, 2), torch.float32, "weight"),
@@ -149,9 +115,7 @@ class Pi0:
 
     def load_weights(self, buffers: BufferSet) -> None:
         """Fill every weight buffer from the checkpoint."""
-        load(self._weights(), self._checkpoint, buffers)
-        self._expert.derive(self._checkpoint, buffers)
-        self._cache.derive(buffers)
+        self._modules.load(self._checkpoint, buffers)
         buffers["horizon"].fill_(self.config.horizon)
         time = times(self.config.steps, self.config.accumulated_time)
         buffers["guidance"].copy_(torch.stack((time, guidance_strength(time)), dim=1))
@@ -176,7 +140,7 @@ class Pi0:
 
     def _encode_images(self, ops: Ops, b: BufferSet) -> None:
         rows = b["prefix"][: self.config.image_rows]
-        self._vision.encode(ops, b, b["images"], rows)
+        self._modules.vision.encode(ops, b, b["images"], rows)
         ops.check_finite(rows, b[FAULT], _IMAGES)
 
     def _prefix(self, ops: Ops, b: BufferSet, size: int) -> None:
@@ -185,11 +149,11 @@ class Pi0:
         x = b["prefix"][: images + size]
         ops.embed(b["tokens"][:size], b["embed_tokens"], b["prompt_length"], x[images:])
         place = Place(b["zero"], length, length)
-        self._language.run(ops, b, x, GainNorms(b, "language"), place, cache_alone=True)
+        self._modules.language.run(ops, b, x, GainNorms(b, "language"), place, cache_alone=True)
         ops.copy(length, position)
         if not self.config.adaptive:
             ops.increment(position)
-            self._expert.begin(ops, b, b["proprio_input"][None], length, position)
+            self._modules.expert.begin(ops, b, b["proprio_input"][None], length, position)
         last = b[f"cache.{self.config.language.depth - 1}.value"]
         ops.check_finite(last.flatten(1), b[FAULT], _PREFIX, rows=position)
 
@@ -203,7 +167,7 @@ class Pi0:
     def _denoise_step(self, ops: Ops, b: BufferSet) -> None:
         actions, velocity, step = b["actions"], b["velocity"], b["step"]
         self._lock(ops, b)
-        self._expert.velocity(ops, b, actions, step, Place(b[POSITION], b["end"]), velocity)
+        self._modules.expert.velocity(ops, b, actions, step, Place(b[POSITION], b["end"]), velocity)
         ops.guide(actions, b["target"], b["target_weight"], b["guidance"], step, velocity)
         ops.euler_step(actions, velocity, -1.0 / self.config.steps, step)
 

@@ -29,6 +29,10 @@ from flashrt_ros.runtime.recipe import Act, Begin, Discard, Event, Executed, Ins
 EPISODE_START = "episode_start"
 """In `restore`: the kept start of the running episode, whatever its instruction."""
 
+_EMPTY_START = (
+    "the start of this policy's episodes holds no rows, but the instruction and the generator alone: each observation "
+    "is prefilled whole"
+)
 
 LABEL_LIMIT = 256
 
@@ -107,6 +111,8 @@ class Session:
         with self._verb() as report:
             self._episode.apply(Begin(instruction, seed))
             self._keep_start(instruction)
+            if self.policy.model.config.rewrites:
+                self._episode.note = _EMPTY_START
             if retry:
                 self._episode.apply(Rekey(retry=retry))
             return report()
