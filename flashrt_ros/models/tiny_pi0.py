@@ -32,7 +32,7 @@ _VECTORS = {"mean": 0.1, "std": 0.5, "q01": -1.0, "q99": 1.5}
 
 
 def write_tiny_pi0(folder: str | Path, kind: Kind, layout: Layout = "openpi", seed: int = 0, **extra: Any) -> Path:
-    """Write a checkpoint folder of about 0.5 M random parameters, equal for equal arguments; returns the folder.
+    """Write a checkpoint folder of about 0.25 M random parameters, equal for equal arguments; returns the folder.
 
     `extra` are keys of its flashrt.json.
     """

@@ -4,17 +4,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 from flashrt_ros.models.checkpoint import Checkpoint
-from flashrt_ros.models.config import read_config, read_json
+from flashrt_ros.models.config import HybridConfig, read_config, read_json
 from flashrt_ros.models.hybrid import Hybrid
-from flashrt_ros.models.pi0 import Pi0, is_pi0
+from flashrt_ros.models.pi0 import Pi0, is_adaptive, is_pi0
+from flashrt_ros.models.pi0_config import Pi0Config, read_pi0
 from flashrt_ros.models.policy_model import PolicyConfig, PolicyModel
 from flashrt_ros.policy.normalise import Normaliser
 from flashrt_ros.policy.pi0_prompts import Pi0Prompts, Pi05Prompts
@@ -46,6 +47,38 @@ class Opened:
         }
 
 
+class Folder(Protocol):
+    """A checkpoint's parts, each read by itself, so that trouble with one hides no other's: BAD_CHECKPOINT."""
+
+    def model(self, dtype: torch.dtype, views: Sequence[str] | None) -> PolicyModel:
+        """The model; its tensors are those that its configuration asks for."""
+
+    def config(self) -> PolicyConfig:
+        """What the model is configured by."""
+
+    def normaliser(self) -> Normaliser:
+        """The statistics, in the checkpoint's convention."""
+
+    def tokenizer(self) -> TextTokenizer:
+        """The tokenizer; its tokens are in the vocabulary."""
+
+    def prompts(self) -> Prompts:
+        """The prompts."""
+
+
+def open_folder(path: str | Path) -> Folder:
+    """Find out what a folder holds; BAD_CHECKPOINT where that cannot be told."""
+    folder = Path(path)
+    if not folder.is_dir():
+        message = f"checkpoint {folder}: no such folder; name the one with config.json"
+        raise FlashrtError(ErrorCode.BAD_CHECKPOINT, message)
+    values = read_json(folder / "config.json")
+    if "flashrt" in values:
+        return HybridFolder(folder, values)
+    checkpoint = Checkpoint(folder)
+    return Pi0Folder(folder, values, checkpoint) if is_pi0(checkpoint) else HybridFolder(folder, values)
+
+
 def open_checkpoint(path: str | Path, dtype: torch.dtype = torch.float32, views: Sequence[str] | None = None) -> Opened:
     """Read configuration, tokenizer, statistics and the headers of the tensors.
 
@@ -57,65 +90,95 @@ def open_checkpoint(path: str | Path, dtype: torch.dtype = torch.float32, views:
     Raises:
         FlashrtError: BAD_CHECKPOINT, naming what is wrong.
     """
-    folder = Path(path)
-    if not folder.is_dir():
-        raise FlashrtError(
-            ErrorCode.BAD_CHECKPOINT, f"checkpoint {folder}: no such folder; name the one with config.json"
-        )
-    values = read_json(folder / "config.json")
-    checkpoint = Checkpoint(folder)
-    return _open_pi0(folder, values, checkpoint, dtype, views) if is_pi0(checkpoint) else _open_hybrid(folder, dtype)
+    folder = open_folder(path)
+    model, normaliser = folder.model(dtype, views), folder.normaliser()
+    return Opened(model, normaliser, folder.prompts(), folder.tokenizer())
 
 
-def open_config(folder: Path) -> PolicyConfig:
-    """The configuration alone; BAD_CHECKPOINT as `open_checkpoint`."""
-    values = read_json(folder / "config.json")
-    return read_config(values) if "flashrt" in values else open_checkpoint(folder).model.config
+class HybridFolder:
+    """config.json with the section `flashrt`, tokenizer.json, norm_stats.json."""
+
+    def __init__(self, folder: Path, values: dict[str, Any]) -> None:
+        self._folder = folder
+        self._values = values
+
+    def model(self, dtype: torch.dtype, views: Sequence[str] | None) -> PolicyModel:
+        """See Folder.model; it sees all its views."""
+        return Hybrid.from_folder(self._folder, dtype)
+
+    def config(self) -> HybridConfig:
+        """See Folder.config."""
+        return read_config(self._values)
+
+    def normaliser(self) -> Normaliser:
+        """See Folder.normaliser."""
+        config = self.config()
+        raw = config.normalisation == "none"
+        statistics = none_needed(self._folder) if raw else read_openpi(self._folder)
+        return Normaliser.of(statistics, config.normalisation, config.state_names, config.action_names)
+
+    def tokenizer(self) -> Tokenizer:
+        """See Folder.tokenizer."""
+        tokenizer = Tokenizer(self._folder / "tokenizer.json")
+        _check_vocabulary(tokenizer, self.config().text.vocab_size)
+        return tokenizer
+
+    def prompts(self) -> Prompts:
+        """See Folder.prompts."""
+        config = self.config()
+        return TemplatePrompts(config.instruction_template, config.max_instruction_tokens, self.tokenizer())
 
 
-def open_normaliser(folder: Path) -> Normaliser:
-    """The statistics alone; BAD_CHECKPOINT as `open_checkpoint`."""
-    values = read_json(folder / "config.json")
-    if "flashrt" in values:
-        return _hybrid_normaliser(folder, read_config(values))
-    return open_checkpoint(folder).normaliser
+class Pi0Folder:
+    """What openpi or LeRobot write, a tokenizer, and a flashrt.json if something is to be named."""
 
+    def __init__(self, folder: Path, values: dict[str, Any], checkpoint: Checkpoint) -> None:
+        self._folder = folder
+        self._values = values
+        self._checkpoint = checkpoint
+        self._extra = read_json(folder / NAMES_FILE) if (folder / NAMES_FILE).exists() else {}
+        self._asset = self._extra.pop("asset", "")
 
-def _open_hybrid(folder: Path, dtype: torch.dtype) -> Opened:
-    tokenizer = Tokenizer(folder / "tokenizer.json")
-    model = Hybrid.from_folder(folder, dtype)
-    config = model.config
-    prompts = TemplatePrompts(config.instruction_template, config.max_instruction_tokens, tokenizer)
-    _check_vocabulary(tokenizer, config.text.vocab_size)
-    return Opened(model, _hybrid_normaliser(folder, config), prompts, tokenizer)
+    def model(self, dtype: torch.dtype, views: Sequence[str] | None) -> PolicyModel:
+        """See Folder.model."""
+        return Pi0(self._values, self._extra, self._checkpoint, dtype, self._widths(), views)
 
+    def config(self) -> Pi0Config:
+        """See Folder.config."""
+        return read_pi0(self._values, self._extra, is_adaptive(self._checkpoint), self._widths())
 
-def _hybrid_normaliser(folder: Path, config: PolicyConfig) -> Normaliser:
-    statistics = none_needed(folder) if config.normalisation == "none" else read_openpi(folder)
-    return Normaliser.of(statistics, config.normalisation, config.state_names, config.action_names)
+    def normaliser(self) -> Normaliser:
+        """See Folder.normaliser."""
+        config = self.config()
+        statistics = self._statistics()
+        return Normaliser.of(statistics, config.normalisation, config.state_names, config.action_names)
 
+    def tokenizer(self) -> TextTokenizer:
+        """See Folder.tokenizer."""
+        tokenizer = find_tokenizer(self._folder)
+        _check_vocabulary(tokenizer, self.config().vocab_size)
+        return tokenizer
 
-def _open_pi0(
-    folder: Path, values: dict[str, Any], checkpoint: Checkpoint, dtype: torch.dtype, views: Sequence[str] | None
-) -> Opened:
-    extra = read_json(folder / NAMES_FILE) if (folder / NAMES_FILE).exists() else {}
-    asset = extra.pop("asset", "")
-    statistics = _pi0_statistics(folder, values, extra, asset)
-    widths = (statistics.length("state"), statistics.length("actions"))
-    model = Pi0(values, extra, checkpoint, dtype, widths, views)
-    config = model.config
-    normaliser = Normaliser.of(statistics, config.normalisation, config.state_names, config.action_names)
-    tokenizer = find_tokenizer(folder)
-    _check_vocabulary(tokenizer, config.vocab_size)
-    limit = config.max_instruction_tokens
-    prompts = Pi05Prompts(tokenizer, limit, config) if config.adaptive else Pi0Prompts(tokenizer, limit)
-    return Opened(model, normaliser, prompts, tokenizer)
+    def prompts(self) -> Prompts:
+        """See Folder.prompts."""
+        config, tokenizer = self.config(), self.tokenizer()
+        if config.adaptive:
+            return Pi05Prompts(tokenizer, config.max_instruction_tokens, config)
+        return Pi0Prompts(tokenizer, config.max_instruction_tokens)
 
+    def _statistics(self) -> Statistics:
+        if self._extra.get("normalisation") == "none":
+            return none_needed(self._folder)
+        if "input_features" in self._values:
+            return read_lerobot(self._folder)
+        return read_openpi(self._folder, self._asset)
 
-def _pi0_statistics(folder: Path, values: Mapping[str, Any], extra: Mapping[str, Any], asset: str) -> Statistics:
-    if extra.get("normalisation") == "none":
-        return none_needed(folder)
-    return read_lerobot(folder) if "input_features" in values else read_openpi(folder, asset)
+    def _widths(self) -> tuple[int, int] | None:
+        """How many numbers openpi's statistics have, which its config.json does not say."""
+        if "input_features" in self._values or {"state_names", "action_names"} <= self._extra.keys():
+            return None
+        statistics = self._statistics()
+        return statistics.length("state"), statistics.length("actions")
 
 
 def _check_vocabulary(tokenizer: TextTokenizer, vocabulary: int) -> None:

@@ -19,7 +19,7 @@ from flashrt_ros.models.policy_model import PolicyConfig
 from flashrt_ros.policy.action_map import ActionMap
 from flashrt_ros.policy.contract import Contract, load_contract
 from flashrt_ros.policy.contract_fit import misfits, unsupported
-from flashrt_ros.policy.opening import open_config, open_normaliser
+from flashrt_ros.policy.opening import open_folder
 from flashrt_ros.runtime.errors import FlashrtError
 from flashrt_ros.tools.contract_tables import expected, overview, stopping_time
 
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     troubles: list[str] = []
     if options.checkpoint is not None:
         try:
-            config = open_config(options.checkpoint)
+            config = open_folder(options.checkpoint).config()
         except FlashrtError as error:
             say(f"check_contract: {error.code.name}: {error}", "red")
             return _UNCHECKED
@@ -96,7 +96,7 @@ def check_checkpoint(contract: Contract, config: PolicyConfig, folder: Path) -> 
     troubles = [*misfits(contract, config), *filter(None, [unsupported(contract, config)])]
     notes: list[str] = []
     try:
-        statistics = open_normaliser(folder)
+        statistics = open_folder(folder).normaliser()
     except FlashrtError as error:
         return [*troubles, f"{error.code.name}: {error}"], notes
     horizon, action = config.horizon, contract.action
