@@ -65,16 +65,22 @@ def compile_file(path: Path, arch: str, verbose: bool = False) -> tuple[bytes, s
     program = _ok(nvrtc.nvrtcCreateProgram(source.encode(), path.name.encode(), 0, [], []))
     try:
         status = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])[0]
-        log = b" " * _ok(nvrtc.nvrtcGetProgramLogSize(program))
+        log = _room(_ok(nvrtc.nvrtcGetProgramLogSize(program)))
         _ok(nvrtc.nvrtcGetProgramLog(program, log))
-        told = log.rstrip(b"\0 ").decode(errors="replace")
+        told = log.rstrip(b"\0").decode(errors="replace")
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             raise FlashrtError(ErrorCode.DEVICE, f"{path} does not compile for {arch} ({status.name}):\n{told}")
-        cubin = b" " * _ok(nvrtc.nvrtcGetCUBINSize(program))
+        size = _ok(nvrtc.nvrtcGetCUBINSize(program))
+        cubin = _room(size)
         _ok(nvrtc.nvrtcGetCUBIN(program, cubin))
-        return cubin, told
+        return cubin[:size], told
     finally:
         nvrtc.nvrtcDestroyProgram(program)
+
+
+def _room(size: int) -> bytes:
+    """Bytes for the compiler to write into: never one alone, since Python has each single byte only once."""
+    return bytes(size + 1)
 
 
 def _ok(returned: tuple[Any, ...]) -> Any:

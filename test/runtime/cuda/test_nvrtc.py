@@ -49,6 +49,12 @@ def test_a_kernel_is_compiled_once(source: Path, tmp_path: Path, monkeypatch: py
     assert len(list(cache.folder.iterdir())) == 1
 
 
+def test_compiling_leaves_the_bytes_of_others_alone(source: Path) -> None:
+    source.write_text('extern "C" __global__ void nothing() {}\n')
+    _, log = nvrtc.compile_file(source, "sm_80")
+    assert (log, chr(32).encode()[0]) == ("", 32)
+
+
 def test_what_does_not_compile_says_where(source: Path) -> None:
     source.write_text('#include "part.cuh"\nextern "C" __global__ void set(float* x) { x[0] = MISSING; }\n')
     with pytest.raises(
