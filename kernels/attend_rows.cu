@@ -4,9 +4,11 @@
 // query. The heads / kv_heads query heads of a key-value head are rows of one matrix ("packed" row p is row p / group
 // and head p % group), so that they share what is loaded.
 //
-// bfloat16: a block takes 16 * ROW_WARPS packed rows of one key-value head and every gridDim.z-th part of the key tiles;
-// with more than one part it leaves its sums in `parts` and `stats`, and attend_rows_combine adds them in order.
-// d is padded with zeros to D. Grid: (row tiles, kv_heads, parts). float32: one block a row and head.
+// bfloat16: a block takes 16 * ROW_WARPS packed rows of one key-value head and one of `count` equal shares of the keys.
+// The shares of a row are added up in order: by the blocks of a cluster (sm_90 and later), or, where there is room for
+// them (`parts` and `stats`), by attend_rows_combine. d is padded with zeros to D.
+// Grid: (row tiles * count, kv_heads). float32: one block a row and head.
+#include "cluster.cuh"
 #include "flash_attention.cuh"
 
 struct Queries {
@@ -14,9 +16,9 @@ struct Queries {
   const bf16* keys;
   const bf16* values;
   bf16* out;
-  float* parts;   // [kv_heads, n * group, gridDim.z, d]
-  float2* stats;  // [kv_heads, n * group, gridDim.z]: greatest score and sum of weights
-  int n, heads, kv_heads, d;
+  float* parts;   // [kv_heads, n * group, count, d]
+  float2* stats;  // [kv_heads, n * group, count]: greatest score and sum of weights
+  int n, heads, kv_heads, d, count;
 
   __device__ int group() const { return heads / kv_heads; }
   __device__ int packed() const { return n * group(); }
@@ -41,11 +43,12 @@ template <int D, int ROW_WARPS, int KEY_WARPS> __device__ void attend_rows(const
   extern __shared__ __align__(16) bf16 shared[];
   bf16 *keys = shared, *values = keys + 2 * TILE, *queries = values + 2 * TILE;
   const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-  const int row_warp = warp % ROW_WARPS, key_warp = warp / ROW_WARPS, first_row = blockIdx.x * ROWS;
+  const int row_warp = warp % ROW_WARPS, key_warp = warp / ROW_WARPS;
+  const int rank = blockIdx.x % c.count, first_row = blockIdx.x / c.count * ROWS;
   let_next_start();
   wait_for_inputs();
   const int live = (int)*end_row, tiles = (live + TILE_ROWS - 1) / TILE_ROWS, stride = c.kv_heads * c.d;
-  const int share = (tiles + gridDim.z - 1) / gridDim.z, begin = blockIdx.z * share, end = min(begin + share, tiles);
+  const int begin = rank * tiles / c.count, end = (rank + 1) * tiles / c.count;
   const auto load_tile = [&](int tile) {
     if (tile < end) {
       const int slot = (tile - begin) % 2 * TILE;
@@ -89,41 +92,55 @@ template <int D, int ROW_WARPS, int KEY_WARPS> __device__ void attend_rows(const
   float* sums = tops + ROWS * KEY_WARPS;
   const int slot = key_warp * ROWS + row_warp * 16;
   rows.store(y + slot * (D + 8), tops + slot, sums + slot);
-  __syncthreads();
+  const bool together = c.count > 1 && c.parts == nullptr;
+  sync_blocks(together ? c.count : 1);
 
-  for (int i = threadIdx.x; i < ROWS * (D / 4); i += THREADS) {
-    const int row = i / (D / 4), column = i % (D / 4) * 4, packed = first_row + row;
-    if (packed >= c.packed() || column >= c.d) continue;
-    float top, sum;
-    const float4 total = merge<D, KEY_WARPS>(y, tops, sums, ROWS, row, column, top, sum);
-    if (gridDim.z == 1) {
-      const float part = sum > 0.0f ? 1.0f / sum : 0.0f;
-      *reinterpret_cast<uint2*>(c.out + c.at(packed) + column) =
-          make_uint2(pack(total.x * part, total.y * part), pack(total.z * part, total.w * part));
+  const int step = together ? c.count : 1, ranks = step;
+  for (int i = threadIdx.x;; i += THREADS) {
+    const int row = (together ? rank : 0) + i / (D / 4) * step, column = i % (D / 4) * 4, packed = first_row + row;
+    if (row >= ROWS || packed >= c.packed()) break;
+    if (column >= c.d) continue;
+    float top = -CUDART_INF_F, sum = 0.0f;
+    for (int part = 0; part < ranks * KEY_WARPS; ++part)
+      top = fmaxf(top, read_block(tops + part % KEY_WARPS * ROWS + row, part / KEY_WARPS, ranks));
+    float4 total = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll 4
+    for (int part = 0; part < ranks * KEY_WARPS; ++part) {
+      const int at = part % KEY_WARPS * ROWS + row, from = part / KEY_WARPS;
+      const float base = read_block(tops + at, from, ranks), weight = base == -CUDART_INF_F ? 0.0f : exp2_approx(base - top);
+      total = total + read_block4(y + at * (D + 8) + column, from, ranks) * weight;
+      sum += weight * read_block(sums + at, from, ranks);
+    }
+    if (c.parts == nullptr) {
+      total = total * (sum > 0.0f ? 1.0f / sum : 0.0f);
+      *reinterpret_cast<uint2*>(c.out + c.at(packed) + column) = make_uint2(pack(total.x, total.y), pack(total.z, total.w));
       continue;
     }
-    const int64 part = ((int64)blockIdx.y * c.packed() + packed) * gridDim.z + blockIdx.z;
+    const int64 part = ((int64)blockIdx.y * c.packed() + packed) * c.count + rank;
     *reinterpret_cast<float4*>(c.parts + part * c.d + column) = total;
     if (column == 0) c.stats[part] = make_float2(top, sum);
   }
+  if (together) sync_blocks(c.count);
 }
 
 #define ATTEND_ROWS(NAME, D, ROW_WARPS, KEY_WARPS)                                                                   \
   extern "C" __global__ void __launch_bounds__(WARP* ROW_WARPS* KEY_WARPS)                                           \
       NAME(const bf16* q, const bf16* keys, const bf16* values, const int64* end, bf16* out, float* parts,          \
-           float2* stats, int n, int heads, int kv_heads, int d) {                                                  \
-    attend_rows<D, ROW_WARPS, KEY_WARPS>(Queries{q, keys, values, out, parts, stats, n, heads, kv_heads, d}, end);   \
+           float2* stats, int n, int heads, int kv_heads, int d, int count) {                                       \
+    attend_rows<D, ROW_WARPS, KEY_WARPS>(Queries{q, keys, values, out, parts, stats, n, heads, kv_heads, d, count},  \
+                                         end);                                                                       \
   }
 ATTEND_ROWS(attend_rows_bf16_d64, 64, 4, 1)
 ATTEND_ROWS(attend_rows_bf16_d128, 128, 4, 1)
 ATTEND_ROWS(attend_rows_bf16_d256, 256, 4, 1)
+ATTEND_ROWS(attend_rows_few_bf16_d256, 256, 2, 2)
 
 // Adds what the parts left. Grid: (n * group, kv_heads), one thread for four features.
 extern "C" __global__ void attend_rows_combine(const float* parts, const float2* stats, bf16* out, int n, int heads,
                                                int kv_heads, int d, int count) {
   let_next_start();
   wait_for_inputs();
-  const Queries c{nullptr, nullptr, nullptr, out, nullptr, nullptr, n, heads, kv_heads, d};
+  const Queries c{nullptr, nullptr, nullptr, out, nullptr, nullptr, n, heads, kv_heads, d, count};
   const int packed = blockIdx.x, column = threadIdx.x * 4;
   if (column >= d) return;
   const int64 first = ((int64)blockIdx.y * c.packed() + packed) * count;
@@ -134,10 +151,7 @@ extern "C" __global__ void attend_rows_combine(const float* parts, const float2*
     const float2 stat = stats[first + part];
     const float weight = stat.x == -CUDART_INF_F ? 0.0f : exp2_approx(stat.x - top);
     const float4 x = *reinterpret_cast<const float4*>(parts + (first + part) * d + column);
-    total.x += weight * x.x;
-    total.y += weight * x.y;
-    total.z += weight * x.z;
-    total.w += weight * x.w;
+    total = total + x * weight;
     sum += weight * stat.y;
   }
   const float share = sum > 0.0f ? 1.0f / sum : 0.0f;

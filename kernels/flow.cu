@@ -1,10 +1,10 @@
 // Copyright 2026 the flashrt_ros authors
 // SPDX-License-Identifier: Apache-2.0
-// Small steps of a transformer that denoises actions. `table` is [steps, 3, width]: gain, shift and gate of each step.
-//   gelu_product    gelu(gate) * up for x = [gate | up], gelu by tanh (Shazeer, arXiv 2002.05202)
-//   modulated_norm  gain * x / rms(x) + shift, one block a row (after adaLN, Peebles and Xie, arXiv 2212.09748)
-//   gated_add       x += gate * y
-//   guide           velocity -= strength * weight[row] * (target - (x - t * velocity)) where weight[row] is not 0, for
+// Small steps of a transformer that denoises actions. Tables are float32 [steps, width], of which row *step counts.
+//   gelu_product  gelu(gate) * up for x = [gate | up], gelu by tanh (Shazeer, arXiv 2002.05202)
+//   scaled_norm   gain * x / rms(x), one block a row (after adaLN, Peebles and Xie, arXiv 2212.09748)
+//   gated_add     out += gate * x; without x, out += gate
+//   guide         velocity -= strength * weight[row] * (target - (x - t * velocity)) where weight[row] is not 0, for
 //                   steps [steps, 2] = t, strength (Black et al., arXiv 2506.07339, with an identity for the Jacobian)
 #include "linear.cuh"
 #include "vector.cuh"
@@ -24,13 +24,13 @@ template <typename T, int VEC> __device__ void gelu_product(const T* x, T* out, 
 }
 
 template <typename T, int VEC>
-__device__ void modulated_norm(const T* x, const float* table, const int64* step, T* out, int width, float eps) {
+__device__ void scaled_norm(const T* x, const float* gain, const int64* step, T* out, int width, float eps) {
   __shared__ float shared[WARP];
   let_next_start();
   wait_for_inputs();
   x += int64(blockIdx.x) * width;
   out += int64(blockIdx.x) * width;
-  const float *gain = table + *step * 3 * width, *shift = gain + width;
+  gain += *step * width;
   float squares = 0.0f, at[VEC];
   for (int i = threadIdx.x * VEC; i < width; i += blockDim.x * VEC) {
     load(x + i, at);
@@ -39,31 +39,34 @@ __device__ void modulated_norm(const T* x, const float* table, const int64* step
   }
   const float scale = 1.0f / sqrtf(block_sum(squares, shared) / width + eps);
   for (int i = threadIdx.x * VEC; i < width; i += blockDim.x * VEC) {
-    float by[VEC], and_[VEC];
+    float by[VEC];
     load(x + i, at);
     load(gain + i, by);
-    load(shift + i, and_);
 #pragma unroll
-    for (int j = 0; j < VEC; ++j) at[j] = at[j] * scale * by[j] + and_[j];
+    for (int j = 0; j < VEC; ++j) at[j] *= scale * by[j];
     store(out + i, at);
   }
 }
 
 template <typename T, int VEC>
-__device__ void gated_add(const T* y, const float* table, const int64* step, T* x, int width) {
+__device__ void gated_add(const T* x, const float* table, const int64* step, T* out, int width) {
   const int i = (blockIdx.x * blockDim.x + threadIdx.x) * VEC;
   let_next_start();
   wait_for_inputs();
   if (i >= width) return;
-  y += int64(blockIdx.y) * width;
-  x += int64(blockIdx.y) * width;
-  float more[VEC], gate[VEC], sum[VEC];
-  load(y + i, more);
-  load(table + (*step * 3 + 2) * width + i, gate);
-  load(x + i, sum);
+  out += int64(blockIdx.y) * width;
+  float more[VEC], sum[VEC];
+  load(table + *step * width + i, more);
+  load(out + i, sum);
+  if (x != nullptr) {
+    float by[VEC];
+    load(x + int64(blockIdx.y) * width + i, by);
 #pragma unroll
-  for (int j = 0; j < VEC; ++j) sum[j] += gate[j] * more[j];
-  store(x + i, sum);
+    for (int j = 0; j < VEC; ++j) more[j] *= by[j];
+  }
+#pragma unroll
+  for (int j = 0; j < VEC; ++j) sum[j] += more[j];
+  store(out + i, sum);
 }
 
 extern "C" __global__ void guide(const float* x, const float* target, const float* weight, const float* steps,
@@ -82,12 +85,13 @@ extern "C" __global__ void guide(const float* x, const float* target, const floa
   extern "C" __global__ void gelu_product_##SUFFIX(const T* x, T* out, int width, int x_stride, int out_stride) {     \
     gelu_product<T, VEC>(x, out, width, x_stride, out_stride);                                                        \
   }                                                                                                                   \
-  extern "C" __global__ void modulated_norm_##SUFFIX(const T* x, const float* table, const int64* step, T* out,      \
-                                                     int width, float eps) {                                         \
-    modulated_norm<T, VEC>(x, table, step, out, width, eps);                                                          \
+  extern "C" __global__ void scaled_norm_##SUFFIX(const T* x, const float* gain, const int64* step, T* out,          \
+                                                  int width, float eps) {                                            \
+    scaled_norm<T, VEC>(x, gain, step, out, width, eps);                                                              \
   }                                                                                                                   \
-  extern "C" __global__ void gated_add_##SUFFIX(const T* y, const float* table, const int64* step, T* x, int width) { \
-    gated_add<T, VEC>(y, table, step, x, width);                                                                      \
+  extern "C" __global__ void gated_add_##SUFFIX(const T* x, const float* gate, const int64* step, T* out,            \
+                                                int width) {                                                         \
+    gated_add<T, VEC>(x, gate, step, out, width);                                                                     \
   }
 FLOW(f32, float, 4)
 FLOW(f32_any, float, 1)

@@ -36,28 +36,41 @@ class Place:
 
 
 class Norms(Protocol):
-    """The norms and residual additions of a transformer: number 2 l and 2 l + 1 in layer l, then the last."""
+    """Tables of a transformer's norms: number 2 l and 2 l + 1 in layer l, then the last; float32 [steps, width].
 
-    def norm(self, ops: Ops, number: int, x: Tensor, out: Tensor) -> None:
-        """Normalise x into out."""
+    `step` (int64 [1]) says which row counts.
+    """
 
-    def add(self, ops: Ops, number: int, y: Tensor, w: Tensor, x: Tensor) -> None:
-        """Set x = x + y w^T, behind the part that norm `number` began."""
+    step: Tensor
+
+    def gain(self, number: int) -> Tensor:
+        """What x / rms(x) is multiplied by."""
+
+    def bias(self, number: int) -> Tensor | None:
+        """What is added to the product behind a norm: its shift, multiplied out."""
+
+    def gate(self, number: int) -> Tensor | None:
+        """What is multiplied with the part behind a norm before it is added to the residual."""
 
 
 class GainNorms:
-    """RMS norms with a gain each, and plain residuals."""
+    """RMS norms with a gain each that is always the same, and plain residuals."""
 
     def __init__(self, b: BufferSet, name: str) -> None:
         self._b, self._name = b, name
+        self.step = b["zero"]
 
-    def norm(self, ops: Ops, number: int, x: Tensor, out: Tensor) -> None:
-        """Set out = gain * x / rms(x)."""
-        ops.norm(x, self._b[f"{self._name}.norm.{number}"], out, EPS)
+    def gain(self, number: int) -> Tensor:
+        """The one gain."""
+        return self._b[f"{self._name}.norm.{number}"][None]
 
-    def add(self, ops: Ops, number: int, y: Tensor, w: Tensor, x: Tensor) -> None:
-        """Set x = x + y w^T."""
-        ops.linear(y, w, x, add=x)
+    def bias(self, number: int) -> Tensor | None:
+        """None."""
+        return None
+
+    def gate(self, number: int) -> Tensor | None:
+        """None."""
+        return None
 
 
 class Cache:
@@ -162,13 +175,12 @@ class Gemma:
         """Run x += W_o attention(norm(x));  x += W_down (gelu(W_gate norm(x)) * W_up norm(x))."""
         c, n, name = self.config, x.shape[0], f"{self.name}.{layer}."
         keys, values = b[f"cache.{layer}.key"], b[f"cache.{layer}.value"]
-        h = ops.scratch((n, c.width), self.dtype)
-        norms.norm(ops, 2 * layer, x, h)
         w = b[f"{name}qkv"]
         if cache_alone:
             w = w[w.shape[0] - 2 * c.kv_heads * c.head_dim :]
         qkv = ops.scratch((n, w.shape[0]), self.dtype)
-        ops.linear(h, w, qkv)
+        number, step = 2 * layer, norms.step
+        ops.normed_linear(x, norms.gain(number), step, w, qkv, EPS, norms.bias(number))
         tables = (b["cache.cos"], b["cache.sin"], place.start)
         q = None if cache_alone else ops.scratch((n, c.heads, c.head_dim), self.dtype)
         ops.rope_cache(qkv.view(n, -1, c.head_dim), *tables, q, keys, values, place.length)
@@ -176,10 +188,8 @@ class Gemma:
             return
         y = ops.scratch((n, c.heads * c.head_dim), self.dtype)
         ops.attend_rows(q, keys, values, place.end, y)
-        norms.add(ops, 2 * layer, y, b[f"{name}out"], x)
-        norms.norm(ops, 2 * layer + 1, x, h)
-        gate_up = ops.scratch((n, 2 * c.mlp_width), self.dtype)
-        ops.linear(h, b[f"{name}gate_up"], gate_up)
+        ops.linear_gated_add(y, b[f"{name}out"], step, x, norms.gate(number))
+        number += 1
         wide = ops.scratch((n, c.mlp_width), self.dtype)
-        ops.gelu_product(gate_up, wide)
-        norms.add(ops, 2 * layer + 1, wide, b[f"{name}down"], x)
+        ops.normed_gelu_linear(x, norms.gain(number), step, b[f"{name}gate_up"], wide, EPS, norms.bias(number))
+        ops.linear_gated_add(wide, b[f"{name}down"], step, x, norms.gate(number))

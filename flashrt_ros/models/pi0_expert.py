@@ -29,19 +29,21 @@ _MIN_PERIOD, _MAX_PERIOD = 4e-3, 4.0
 class TimedNorms:
     """Adaptive RMS norms and gated residuals, of the Euler step that a buffer names."""
 
-    def __init__(self, table: Tensor, step: Tensor) -> None:
-        """`table`: float32 [norms, steps, 3, width]; `step`: int64 [1]."""
-        self._table, self._step = table, step
+    def __init__(self, b: BufferSet, step: Tensor) -> None:
+        self._b = b
+        self.step = step
 
-    def norm(self, ops: Ops, number: int, x: Tensor, out: Tensor) -> None:
-        """Set out = gain * x / rms(x) + shift."""
-        ops.modulated_norm(x, self._table[number], self._step, out, EPS)
+    def gain(self, number: int) -> Tensor:
+        """1 + scale."""
+        return self._b["expert.gain"][number]
 
-    def add(self, ops: Ops, number: int, y: Tensor, w: Tensor, x: Tensor) -> None:
-        """Set x = x + gate * (y w^T)."""
-        product = ops.scratch(tuple(x.shape), x.dtype)
-        ops.linear(y, w, product)
-        ops.gated_add(product, self._table[number], self._step, x)
+    def bias(self, number: int) -> Tensor | None:
+        """The shift, multiplied with the weights behind it."""
+        return self._b[f"expert.bias.{number}"]
+
+    def gate(self, number: int) -> Tensor | None:
+        """The gate."""
+        return self._b["expert.gate"][number]
 
 
 class Expert:
@@ -55,7 +57,8 @@ class Expert:
     def weights(self) -> list[Weight]:
         """The weights that are used as the checkpoint holds them."""
         c, width = self.config, self.config.expert.width
-        found = [*self.gemma.weights(), *self._affine("action_out", "action_out_proj", (c.action_width, width))]
+        out = Part("action_out_proj.weight", (c.action_width, width))
+        found = [*self.gemma.weights(), weight("expert.action_out", self.dtype, out)]
         if c.adaptive:
             return [*found, *self._affine("action_in", "action_in_proj", (width, c.action_width))]
         norms = enumerate(self.gemma.norm_keys())
@@ -74,39 +77,65 @@ class Expert:
 
     def sources(self) -> list[Part]:
         """Checkpoint tensors that `derive` reads."""
-        width = self.config.expert.width
-        affine = {"action_in_proj": (width, self.config.action_width), "action_time_mlp_in": (width, 2 * width)}
-        if self.config.adaptive:
+        c, width = self.config, self.config.expert.width
+        affine = {"action_in_proj": (width, c.action_width), "action_time_mlp_in": (width, 2 * width)}
+        if c.adaptive:
             affine = dict.fromkeys(("time_mlp_in", "time_mlp_out"), (width, width))
             affine |= {f"{key}.dense": (3 * width, width) for key in self.gemma.norm_keys()}
         found = [Part(f"{key}.weight", shape) for key, shape in affine.items()]
-        return found + [Part(f"{key}.bias", shape[:1]) for key, shape in affine.items()]
+        return [*found, *(Part(f"{key}.bias", shape[:1]) for key, shape in affine.items()), self._out_bias()]
+
+    def _out_bias(self) -> Part:
+        return Part("action_out_proj.bias", (self.config.action_width,))
 
     def buffers(self) -> list[Buffer]:
         """Derived weights."""
-        c, width = self.config, self.config.expert.width
-        if c.adaptive:
-            return [Buffer("expert.modulation", (2 * c.expert.depth + 1, c.steps, 3, width), torch.float32, "weight")]
+        c, width, norms = self.config, self.config.expert.width, 2 * self.config.expert.depth + 1
+        steps = c.steps if c.adaptive else 1
+        out = Buffer(f"expert.bias.{norms - 1}", (steps, c.action_width), torch.float32, "weight")
+        if not c.adaptive:
+            return [
+                out,
+                Buffer("expert.action_in.weight", (width, c.action_width), self.dtype, "weight"),
+                Buffer("expert.time_bias", (c.steps, width), self.dtype, "weight"),
+            ]
+        e = c.expert
+        heights = ((e.heads + 2 * e.kv_heads) * e.head_dim, 2 * e.mlp_width)
         return [
-            Buffer("expert.action_in.weight", (width, c.action_width), self.dtype, "weight"),
-            Buffer("expert.time_bias", (c.steps, width), self.dtype, "weight"),
+            out,
+            Buffer("expert.gain", (norms, steps, width), torch.float32, "weight"),
+            Buffer("expert.gate", (norms, steps, width), torch.float32, "weight"),
+            *(
+                Buffer(f"expert.bias.{number}", (steps, heights[number % 2]), torch.float32, "weight")
+                for number in range(norms - 1)
+            ),
         ]
 
     def derive(self, checkpoint: Checkpoint, b: BufferSet) -> None:
-        """Fill what depends on t alone; pi0's two products with the actions become one."""
-        features = time_features(times(self.config.steps, self.config.accumulated_time), self.config.expert.width)
-        if self.config.adaptive:
-            condition = F.silu(_affine(checkpoint, "time_mlp_in", features))
-            condition = F.silu(_affine(checkpoint, "time_mlp_out", condition))
-            for number, key in enumerate(self.gemma.norm_keys()):
-                gain, shift, gate = _affine(checkpoint, f"{key}.dense", condition).chunk(3, dim=1)
-                b["expert.modulation"][number].copy_(torch.stack((1 + gain, shift, gate), dim=1))
+        """Fill what depends on t alone, once the stored weights are there; pi0's two products of actions become one."""
+        c, last = self.config, 2 * self.config.expert.depth
+        features = time_features(times(c.steps, c.accumulated_time), c.expert.width)
+        b[f"expert.bias.{last}"].copy_(checkpoint.read(self._out_bias().name))
+        if c.adaptive:
+            self._derive_modulations(checkpoint, b, features)
             return
         of_action, of_time = checkpoint.read("action_time_mlp_in.weight").double().chunk(2, dim=1)
         bias = checkpoint.read("action_time_mlp_in.bias").double()
         bias = bias + of_action @ checkpoint.read("action_in_proj.bias").double()
         b["expert.action_in.weight"].copy_(of_action @ checkpoint.read("action_in_proj.weight").double())
         b["expert.time_bias"].copy_(features.double() @ of_time.t() + bias)
+
+    def _derive_modulations(self, checkpoint: Checkpoint, b: BufferSet, features: Tensor) -> None:
+        condition = F.silu(_affine(checkpoint, "time_mlp_in", features))
+        condition = F.silu(_affine(checkpoint, "time_mlp_out", condition))
+        last = 2 * self.config.expert.depth
+        for number, key in enumerate(self.gemma.norm_keys()):
+            gain, shift, gate = _affine(checkpoint, f"{key}.dense", condition).chunk(3, dim=1)
+            b["expert.gain"][number].copy_(1 + gain)
+            b["expert.gate"][number].copy_(gate)
+            layer, part = number // 2, ("qkv", "gate_up")[number % 2]
+            w = b["expert.action_out" if number == last else f"expert.{layer}.{part}"]
+            b[f"expert.bias.{number}"].add_(shift.to(w.device) @ w.float().t())
 
     def begin(self, ops: Ops, b: BufferSet, state: Tensor, start: Tensor, end: Tensor) -> None:
         """Put the keys and values of pi0's state token, of state float32 [1, state_width], at row `start`.
@@ -123,11 +152,11 @@ class Expert:
         self._embed(ops, b, actions, step, x)
         norms: Norms = GainNorms(b, "expert")
         if self.config.adaptive:
-            norms = TimedNorms(b["expert.modulation"], step)
+            norms = TimedNorms(b, step)
         self.gemma.run(ops, b, x, norms, place)
-        h = ops.scratch(tuple(x.shape), self.dtype)
-        norms.norm(ops, 2 * self.config.expert.depth, x, h)
-        ops.linear(h, b["expert.action_out.weight"], out, bias=b["expert.action_out.bias"])
+        last = 2 * self.config.expert.depth
+        bias = b[f"expert.bias.{last}"]
+        ops.normed_linear(x, norms.gain(last), norms.step, b["expert.action_out"], out, EPS, bias)
 
     def _embed(self, ops: Ops, b: BufferSet, actions: Tensor, step: Tensor, x: Tensor) -> None:
         """Set x = W a + c for pi0.5, W' silu(W a + c(t)) + c' for pi0."""

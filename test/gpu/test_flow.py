@@ -61,12 +61,12 @@ def test_gelu_product(gpu, dtype, n: int, width: int) -> None:
 
 
 @pytest.mark.parametrize(("n", "width"), [(50, 1024), (5, 28)])
-def test_modulated_norm_and_gated_add(gpu, dtype, n: int, width: int) -> None:
+def test_norms_and_additions_by_step(gpu, dtype, n: int, width: int) -> None:
     gpu.check(
-        "modulated_norm",
+        "scaled_norm",
         lambda t: {
             "x": t.rows(n, width, scale=3.0),
-            "table": t.f32(4, 3, width),
+            "gain": t.f32(4, width),
             "step": t.scalar(2),
             "out": t.out(n, width),
             "eps": 1e-6,
@@ -75,9 +75,62 @@ def test_modulated_norm_and_gated_add(gpu, dtype, n: int, width: int) -> None:
         dtype=dtype,
     )
     gpu.check(
+        "add_row",
+        lambda t: {"table": t.f32(4, width), "step": t.scalar(3), "out": t.rows(n, width)},
+        outputs=["out"],
+        dtype=dtype,
+    )
+    gpu.check(
         "gated_add",
-        lambda t: {"y": t.rows(n, width), "table": t.f32(4, 3, width), "step": t.scalar(3), "x": t.rows(n, width)},
-        outputs=["x"],
+        lambda t: {"x": t.rows(n, width), "gate": t.f32(4, width), "step": t.scalar(3), "out": t.rows(n, width)},
+        outputs=["out"],
+        dtype=dtype,
+    )
+
+
+SIZES = [
+    (50, 2560, 1024),
+    (50, 1024, 2048),
+    (51, 4096, 1024),
+    (64, 1024, 4096),
+    (17, 200, 328),
+    (2, 64, 64),
+    (80, 96, 64),
+]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("n", "m", "k"), SIZES)
+def test_normed_products(gpu, dtype, n: int, m: int, k: int, bias: bool) -> None:
+    for name, height in (("normed_linear", m), ("normed_gelu_linear", 2 * m)):
+
+        def given(t, height: int = height) -> dict[str, object]:
+            return {
+                "x": t.rows(n, k, scale=3.0),
+                "gain": 1 + 0.2 * t.f32(4, k),
+                "step": t.scalar(2),
+                "w": t.rows(height, k, scale=k**-0.5),
+                "out": t.out(n, m),
+                "eps": 1e-6,
+                "bias": t.f32(4, height) if bias else None,
+            }
+
+        gpu.check(name, given, outputs=["out"], dtype=dtype)
+
+
+@pytest.mark.parametrize("gate", [True, False])
+@pytest.mark.parametrize(("n", "m", "k"), SIZES)
+def test_linear_gated_add(gpu, dtype, n: int, m: int, k: int, gate: bool) -> None:
+    gpu.check(
+        "linear_gated_add",
+        lambda t: {
+            "x": t.rows(n, k),
+            "w": t.rows(m, k, scale=k**-0.5),
+            "step": t.scalar(1),
+            "out": t.rows(n, m),
+            "gate": t.f32(4, m) if gate else None,
+        },
+        outputs=["out"],
         dtype=dtype,
     )
 

@@ -77,7 +77,7 @@ def test_cameras_that_are_not_there_are_left_out() -> None:
         (
             {**OPENPI, "paligemma_variant": "gemma_7b"},
             {},
-            "paligemma_variant: expected one of 'gemma_2b', 'gemma_300m'",
+            "paligemma_variant: expected one of 'gemma_2b'",
         ),
         ({**OPENPI, "image_resolution": [224, 225]}, {}, "image_resolution: expected multiples of the patch size 14"),
         (OPENPI, {"state_names": [str(i) for i in range(33)]}, "state_names: expected at most the 32"),

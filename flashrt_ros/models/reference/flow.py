@@ -15,7 +15,7 @@ from flashrt_ros.models.reference.rows import Rows
 
 
 class Flow(Dense, Rows, Attention):
-    """Tables of modulations are float32 [steps, 3, width]: gain, shift and gate of each step."""
+    """Tables `gain`, `bias` and `gate` are float32 [steps, width]: a row for each value of `step` (int64 [1])."""
 
     def gelu_product(self, x: Tensor, out: Tensor) -> None:
         """Set out = gelu(gate) * up for x = [gate | up], gelu by its tanh approximation."""
@@ -57,14 +57,45 @@ class Flow(Dense, Rows, Attention):
         self.rope(k[:live], cos[:live], sin[:live], keys[first : first + live])
         values[first : first + live] = v[:live]
 
-    def modulated_norm(self, x: Tensor, table: Tensor, step: Tensor, out: Tensor, eps: float) -> None:
-        """Set out = gain * x / rms(x) + shift with those of table[step], in float32 and then cast."""
-        gain, shift, _ = table[int(step)].unbind(0)
-        out.copy_(F.rms_norm(wide(x), gain.shape, gain, eps) + shift)
+    def scaled_norm(self, x: Tensor, gain: Tensor, step: Tensor, out: Tensor, eps: float) -> None:
+        """Set out = gain[step] * x / rms(x), in float32 and then cast."""
+        chosen = gain[int(step)]
+        out.copy_(F.rms_norm(wide(x), chosen.shape, chosen, eps))
 
-    def gated_add(self, y: Tensor, table: Tensor, step: Tensor, x: Tensor) -> None:
-        """Set x = x + gate * y with the gate of table[step], in float32 and then cast."""
-        x.copy_(wide(x) + table[int(step), 2] * wide(y))
+    def add_row(self, table: Tensor, step: Tensor, out: Tensor) -> None:
+        """Set out = out + table[step] in every row, in float32 and then cast."""
+        out.copy_(wide(out) + table[int(step)])
+
+    def gated_add(self, x: Tensor, gate: Tensor, step: Tensor, out: Tensor) -> None:
+        """Set out = out + gate[step] * x, in float32 and then cast."""
+        out.copy_(wide(out) + gate[int(step)] * wide(x))
+
+    def normed_linear(
+        self, x: Tensor, gain: Tensor, step: Tensor, w: Tensor, out: Tensor, eps: float, bias: Tensor | None = None
+    ) -> None:
+        """Set out = (gain[step] * x / rms(x)) w^T + bias[step], for x [n, k], w [m, k] and out [n, m]."""
+        h = self.scratch(tuple(x.shape), x.dtype)
+        self.scaled_norm(x, gain, step, h, eps)
+        self.linear(h, w, out)
+        if bias is not None:
+            self.add_row(bias, step, out)
+
+    def normed_gelu_linear(
+        self, x: Tensor, gain: Tensor, step: Tensor, w: Tensor, out: Tensor, eps: float, bias: Tensor | None = None
+    ) -> None:
+        """Set out = gelu(y_1) * y_2, where [y_1 | y_2] is what normed_linear makes of w [2 m, k]; out [n, m]."""
+        both = self.scratch((x.shape[0], w.shape[0]), out.dtype)
+        self.normed_linear(x, gain, step, w, both, eps, bias)
+        self.gelu_product(both, out)
+
+    def linear_gated_add(self, x: Tensor, w: Tensor, step: Tensor, out: Tensor, gate: Tensor | None = None) -> None:
+        """Set out = out + gate[step] * (x w^T); without a gate the product itself is added."""
+        if gate is None:
+            self.linear(x, w, out, add=out)
+            return
+        product = self.scratch(tuple(out.shape), out.dtype)
+        self.linear(x, w, product)
+        self.gated_add(product, gate, step, out)
 
     def guide(self, x: Tensor, target: Tensor, weight: Tensor, table: Tensor, step: Tensor, velocity: Tensor) -> None:
         """Bend the velocity so that row i of the result comes near target[i], as hard as weight[i] says.
