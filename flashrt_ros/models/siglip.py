@@ -34,12 +34,12 @@ class Siglip:
     def weights(self) -> list[Weight]:
         """The weights, positions repeated for each view."""
         c, embeddings = self.config, f"{_TOWER}embeddings."
-        kernel = Part(f"{embeddings}patch_embedding.weight", (c.width, 3, c.patch, c.patch), lambda w: w.flatten(1))
+        kernel = Part(f"{embeddings}patch_embedding.weight", (c.width, 3, c.patch, c.patch), self._padded)
         table = Part(
             f"{embeddings}position_embedding.weight", (self.patches, c.width), lambda w: w.repeat(self.views, 1)
         )
         found = [
-            weight("visual.patch.weight", self.dtype, kernel, shape=(c.width, 3 * c.patch**2)),
+            weight("visual.patch.weight", self.dtype, kernel, shape=(c.width, self._padded_patch)),
             weight("visual.patch.bias", self.dtype, Part(f"{embeddings}patch_embedding.bias", (c.width,))),
             weight("visual.positions", self.dtype, table, shape=(self.views * self.patches, c.width)),
             *self._affine("norm", f"{_TOWER}post_layernorm", (c.width,)),
@@ -48,6 +48,15 @@ class Siglip:
         for layer in range(c.depth):
             found += self._layer_weights(layer)
         return found
+
+    @property
+    def _padded_patch(self) -> int:
+        """Values of a patch, and zeros up to a multiple of 16 bytes of them in either precision."""
+        return -(-3 * self.config.patch**2 // 8) * 8
+
+    def _padded(self, kernel: Tensor) -> Tensor:
+        flat = kernel.flatten(1)
+        return torch.nn.functional.pad(flat, (0, self._padded_patch - flat.shape[1]))
 
     def _layer_weights(self, layer: int) -> list[Weight]:
         c, key = self.config, f"{_TOWER}encoder.layers.{layer}."
@@ -72,8 +81,9 @@ class Siglip:
     def encode(self, ops: Ops, b: BufferSet, images: Tensor, out: Tensor) -> None:
         """Embed uint8 images [views, height, width, 3] as rows out [views * patches, out_width]."""
         c, w, rows = self.config, Scope(b, "visual."), self.views * self.patches
-        pixels = ops.scratch((rows, 3 * c.patch**2), self.dtype)
-        ops.patches(images, c.patch, 1, pixels)
+        pixels = ops.scratch((rows, self._padded_patch), self.dtype)
+        ops.clear(pixels)
+        ops.patches(images, c.patch, 1, pixels[:, : 3 * c.patch**2])
         x, h = (ops.scratch((rows, c.width), self.dtype) for _ in range(2))
         ops.linear(pixels, w["patch.weight"], x, bias=w["patch.bias"], add=w["positions"])
         for layer in range(c.depth):

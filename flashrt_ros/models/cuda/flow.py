@@ -145,7 +145,7 @@ class CudaFlow(CudaBase):
         tensors = (x, w, out)
         whole = all(part.is_contiguous() and part.dtype == torch.bfloat16 for part in tensors)
         aligned = all(part.data_ptr() % ACCESS == 0 and part.shape[1] % 8 == 0 for part in tensors)
-        return self.cuda.capability == (9, 0) and whole and aligned and 1 < x.shape[0] <= _STREAM_ROWS
+        return self.cuda.capability == (9, 0) and whole and aligned and x.shape[0] <= _STREAM_ROWS
 
     def _stream(
         self,
