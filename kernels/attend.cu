@@ -80,7 +80,7 @@ __device__ void attend(const bf16* q, const bf16* all_keys, const bf16* all_valu
   __syncthreads();
   float* y = reinterpret_cast<float*>(shared);
   const int slot = key_warp * ROWS + row_warp * 16;
-  rows.store(y + slot * (D + 8), tops + slot, sums + slot);
+  rows.store(y + slot * (D + 8), tops + slot, sums + slot, n - first_row - row_warp * 16);
   __syncthreads();
 
   out = of_head(out, of_out);

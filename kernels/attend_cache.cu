@@ -96,7 +96,7 @@ template <int D, int ROW_WARPS, int KEY_WARPS> __device__ void attend_cache(Cach
   __syncthreads();
   float *y = reinterpret_cast<float*>(shared), *tops = reinterpret_cast<float*>(queries), *sums = tops + ROWS * KEY_WARPS;
   const int slot = key_warp * ROWS + row_warp * 16;
-  rows.store(y + slot * (D + 8), tops + slot, sums + slot);
+  rows.store(y + slot * (D + 8), tops + slot, sums + slot, c.packed_rows() - first_row - row_warp * 16);
   __syncthreads();
   store_rows<D, ROWS, KEY_WARPS, THREADS>(c, y, tops, sums, first_row);
 }
@@ -117,59 +117,62 @@ ATTEND_CACHE(attend_cache_few_bf16_d64, 64, 1, 4, 2)
 ATTEND_CACHE(attend_cache_few_bf16_d128, 128, 1, 4, 2)
 ATTEND_CACHE(attend_cache_few_bf16_d256, 256, 1, 4, 2)
 
-// Adds what the splits left, COMBINE_LANES of them at a time. Grid: (n * group, kv_heads, d / 64, rounded up); block:
-// (16 times 4 columns, COMBINE_LANES). `tile` is the row tile that the splits were made with, on which depends how many
-// of them saw a key.
-constexpr int COMBINE_LANES = 16, COMBINE_COLUMNS = 16;
+// Adds what the splits left. Block: (16 times 4 columns, lanes that share the splits, rows), 256 threads; grid: (rows of
+// n * group in blocks, kv_heads, d / 64, rounded up). `tile` is the row tile that the splits were made with, on which
+// depends how many of them saw a key.
+constexpr int COMBINE_THREADS = 256, COMBINE_COLUMNS = 16;
 
-extern "C" __global__ void __launch_bounds__(COMBINE_COLUMNS* COMBINE_LANES)
+extern "C" __global__ void __launch_bounds__(COMBINE_THREADS)
     attend_cache_combine_bf16(const int64* position, const int64* length, const bf16* gate, bf16* out,
                               const float* parts, const float2* stats, int n, int heads, int kv_heads, int d,
                               int gate_row, int gate_head, int splits, int tile) {
-  __shared__ float4 totals[COMBINE_LANES][COMBINE_COLUMNS];
-  __shared__ float sums[COMBINE_LANES];
+  __shared__ float4 totals[COMBINE_THREADS];
+  __shared__ float tops[COMBINE_THREADS / COMBINE_COLUMNS], sums[COMBINE_THREADS / COMBINE_COLUMNS];
   let_next_start();
   wait_for_inputs();
   Cache c{nullptr, nullptr, nullptr, gate, out, nullptr, nullptr, n, heads, kv_heads, d, gate_row, gate_head, splits};
   c.first = (int)*position;
   c.live = (int)*length;
-  const int packed = blockIdx.x, column = (blockIdx.z * COMBINE_COLUMNS + threadIdx.x) * 4;
-  if (packed >= c.packed_rows()) return;
-  const int last = min((packed / tile + 1) * tile, c.packed_rows()) - 1, share = c.tiles_a_split();
-  const int count = (c.tiles(last) + share - 1) / share;
-  const int64 begin = ((int64)blockIdx.y * n * c.group() + packed) * splits;
-  stats += begin;
-  parts += begin * d;
-  float top = -CUDART_INF_F, sum = 0.0f;
-  for (int split = (threadIdx.y * COMBINE_COLUMNS + threadIdx.x) % WARP; split < count; split += WARP)
-    top = fmaxf(top, stats[split].x);
-  top = warp_max(top);
+  const int lanes = blockDim.y, packed = blockIdx.x * blockDim.z + threadIdx.z;
+  const int column = (blockIdx.z * COMBINE_COLUMNS + threadIdx.x) * 4;
+  const int line = threadIdx.z * lanes + threadIdx.y;
+  const bool live = packed < c.packed_rows() && column < d;
   float4 total = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-  if (column < d) {
+  float top = -CUDART_INF_F, sum = 0.0f;
+  if (live) {
+    const int last = min((packed / tile + 1) * tile, c.packed_rows()) - 1, share = c.tiles_a_split();
+    const int count = (c.tiles(last) + share - 1) / share;
+    const int64 begin = ((int64)blockIdx.y * n * c.group() + packed) * splits;
+    const float4* part = reinterpret_cast<const float4*>(parts + begin * d + column);
+    stats += begin;
 #pragma unroll 4
-    for (int split = threadIdx.y; split < count; split += COMBINE_LANES) {
+    for (int split = threadIdx.y; split < count; split += lanes) {
+      const float4 x = part[(int64)split * (d / 4)];
       const float2 stat = stats[split];
-      const float4 x = *reinterpret_cast<const float4*>(parts + (int64)split * d + column);
-      const float weight = exp2_approx(stat.x - top);
-      total.x += weight * x.x;
-      total.y += weight * x.y;
-      total.z += weight * x.z;
-      total.w += weight * x.w;
-      sum += weight * stat.y;
+      const float best = fmaxf(top, stat.x), shrink = exp2_approx(top - best), weight = exp2_approx(stat.x - best);
+      top = best;
+      total.x = total.x * shrink + weight * x.x;
+      total.y = total.y * shrink + weight * x.y;
+      total.z = total.z * shrink + weight * x.z;
+      total.w = total.w * shrink + weight * x.w;
+      sum = sum * shrink + weight * stat.y;
     }
   }
-  totals[threadIdx.y][threadIdx.x] = total;
-  if (threadIdx.x == 0) sums[threadIdx.y] = sum;
+  totals[line * COMBINE_COLUMNS + threadIdx.x] = total;
+  if (threadIdx.x == 0) tops[line] = top, sums[line] = sum;
   __syncthreads();
-  if (threadIdx.y > 0 || column >= d) return;
-#pragma unroll
-  for (int lane = 1; lane < COMBINE_LANES; ++lane) {
-    const float4 x = totals[lane][threadIdx.x];
-    total.x += x.x;
-    total.y += x.y;
-    total.z += x.z;
-    total.w += x.w;
-    sum += sums[lane];
+  if (threadIdx.y > 0 || !live) return;
+  for (int lane = 1; lane < lanes; ++lane) top = fmaxf(top, tops[line + lane]);
+  total = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  sum = 0.0f;
+  for (int lane = 0; lane < lanes; ++lane) {
+    const float4 x = totals[(line + lane) * COMBINE_COLUMNS + threadIdx.x];
+    const float weight = exp2_approx(tops[line + lane] - top);
+    total.x += weight * x.x;
+    total.y += weight * x.y;
+    total.z += weight * x.z;
+    total.w += weight * x.w;
+    sum += weight * sums[line + lane];
   }
   store_gated(c, packed / c.group(), c.head(packed), column, total, sum);
 }

@@ -151,7 +151,7 @@ __device__ void attend_cache(Cache c, const int64* position, const int64* length
   rows.finish();
   __syncthreads();
   float *y = reinterpret_cast<float*>(shared), *tops = y + ROWS * (D + 8), *sums = tops + ROWS;
-  rows.store(y + warp * 16 * (D + 8), tops + warp * 16, sums + warp * 16);
+  rows.store(y + warp * 16 * (D + 8), tops + warp * 16, sums + warp * 16, c.packed_rows() - first_row - warp * 16);
   __syncthreads();
   store_rows<D, ROWS, 1, THREADS>(c, y, tops, sums, first_row);
 }

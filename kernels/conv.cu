@@ -3,6 +3,8 @@
 // The inputs of the gated delta rule (Yang et al., arXiv 2412.06464):
 //   causal_conv  out[i] = silu(sum_j w[j] * x[i - 3 + j]), channel by channel, x [n, channels], w [4, channels];
 //                state [3, channels] holds the inputs before x[0] and becomes those before x[*length]
+//                without a length all n rows are put out, and the state stays
+//   keep_conv    the state alone
 //   delta_gates  beta = sigmoid(b), g = -exp(a_log) * softplus(a + dt_bias), b and a [n, heads]
 //   conv_gates   both in one launch
 // A block takes `tile` rows (a multiple of STEP) of some channels. Only the first tile reads and writes the state;
@@ -21,12 +23,25 @@ template <typename T, int VEC> struct Taps {
   }
 };
 
+// Moves the state of some channels past the first `live` rows of x; nothing of it may be written meanwhile.
+template <typename T, int VEC>
+__device__ void move_state(const T* x, T* state, int live, int channels, int channel, int x_stride) {
+  float next[BEFORE][VEC];
+#pragma unroll
+  for (int j = 0; j < BEFORE; ++j) {
+    const int row = live - BEFORE + j;
+    load(row < 0 ? state + int64(live + j) * channels + channel : x + int64(row) * x_stride + channel, next[j]);
+  }
+#pragma unroll
+  for (int j = 0; j < BEFORE; ++j) store(state + int64(j) * channels + channel, next[j]);
+}
+
 // Inputs are read for all of a tile's rows, live or not, so that they need not wait for the length.
 template <typename T, int VEC>
 __device__ void convolve(const Taps<T, VEC>& w, const T* x, T* state, const int64* length, T* out, int n, int channels,
                          int channel, int x_stride, int out_stride, int tile) {
   const int first = blockIdx.y * tile, end = min(first + tile, n);
-  float window[BEFORE + STEP][VEC], next[BEFORE][VEC];
+  float window[BEFORE + STEP][VEC];
 #pragma unroll
   for (int j = 0; j < BEFORE; ++j) {
     if (first > 0)
@@ -37,16 +52,8 @@ __device__ void convolve(const Taps<T, VEC>& w, const T* x, T* state, const int6
 #pragma unroll
   for (int i = 0; i < STEP; ++i)
     if (first + i < end) load(x + int64(first + i) * x_stride + channel, window[BEFORE + i]);
-  const int live = int(*length);
-  if (first == 0) {
-#pragma unroll
-    for (int j = 0; j < BEFORE; ++j) {
-      const int row = live - BEFORE + j;
-      load(row < 0 ? state + int64(live + j) * channels + channel : x + int64(row) * x_stride + channel, next[j]);
-    }
-#pragma unroll
-    for (int j = 0; j < BEFORE; ++j) store(state + int64(j) * channels + channel, next[j]);
-  }
+  const int live = length == nullptr ? n : int(*length);
+  if (first == 0 && length != nullptr) move_state<T, VEC>(x, state, live, channels, channel, x_stride);
   for (int row = first; row < min(end, live); row += STEP) {
     float fresh[STEP][VEC];
 #pragma unroll
@@ -122,7 +129,19 @@ __device__ void mix(const T* x, const T* w, T* state, const int64* length, T* ou
       float* g, int heads, int stride) {                                                                              \
     mix<T, VEC>(x, w, state, length, out, n, channels, x_stride, out_stride, tile, gridDim.x - 1,                     \
                 {b, a, a_log, dt_bias, beta, g, heads, stride});                                                      \
+  }                                                                                                                   \
+  extern "C" __global__ void keep_conv_##SUFFIX(const T* x, T* state, const int64* length, int channels,             \
+                                                int x_stride) {                                                      \
+    keep_conv<T, VEC>(x, state, length, channels, x_stride);                                                          \
   }
+
+template <typename T, int VEC>
+__device__ void keep_conv(const T* x, T* state, const int64* length, int channels, int x_stride) {
+  const int channel = (blockIdx.x * blockDim.x + threadIdx.x) * VEC;
+  let_next_start();
+  wait_for_inputs();
+  if (channel < channels) move_state<T, VEC>(x, state, int(*length), channels, channel, x_stride);
+}
 
 #define GATES(SUFFIX, T)                                                                                              \
   extern "C" __global__ void delta_gates_##SUFFIX(const T* b, const T* a, const float* a_log, const float* dt_bias,  \

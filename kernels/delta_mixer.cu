@@ -130,14 +130,14 @@ template <typename T, int D, int N, bool MOVE> __device__ void delta_mixer(const
 }
 
 #define DELTA_MIXER(SUFFIX, T, D, N)                                                                                  \
-  extern "C" __global__ void __launch_bounds__(PARTS * D) delta_mixer_##SUFFIX(                                       \
+  extern "C" __global__ void __launch_bounds__(PARTS * D, 1) delta_mixer_##SUFFIX(                                       \
       const T* x, const T* w, T* conv_state, const int64* length, const T* b, const T* a, const float* a_log,         \
       const float* dt_bias, const T* z, const T* gain, float* state, T* out, int n, int x_stride, int gate_stride,    \
       int z_stride, float eps) {                                                                                      \
     delta_mixer<T, D, N, true>({x, w, b, a, z, gain, conv_state, a_log, dt_bias, state, length, nullptr, out,         \
                                 nullptr, nullptr, n, int(gridDim.x), x_stride, gate_stride, z_stride, eps});          \
   }                                                                                                                   \
-  extern "C" __global__ void __launch_bounds__(PARTS * D) offer_mixer_##SUFFIX(                                       \
+  extern "C" __global__ void __launch_bounds__(PARTS * D, 1) offer_mixer_##SUFFIX(                                       \
       const T* x, const T* w, T* conv_state, const T* b, const T* a, const float* a_log, const float* dt_bias,        \
       const T* z, const T* gain, float* state, T* qkv, float* beta, float* g, T* out, int n, int k_heads,             \
       int x_stride, int gate_stride, int z_stride, float eps) {                                                       \

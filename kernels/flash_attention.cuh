@@ -84,11 +84,12 @@ template <int D> struct Rows16 {
     }
   }
 
-  // Writes y [16, D] with rows of D + 8 floats, and top and sum of each row.
-  __device__ void store(float* to, float* tops, float* sums) const {
+  // Writes y [16, D] with rows of D + 8 floats, and top and sum of each row, for the first `rows` of them.
+  __device__ void store(float* to, float* tops, float* sums, int rows) const {
     const int lane = threadIdx.x % WARP, row = lane / 4, column = lane % 4 * 2;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
+      if (row + 8 * half >= rows) continue;
       float* line = to + (row + 8 * half) * (D + 8) + column;
 #pragma unroll
       for (int i = 0; i < D / 8; ++i)
@@ -101,13 +102,12 @@ template <int D> struct Rows16 {
   }
 };
 
-// s[16, KEYS] = scale * queries [16, D] keys [KEYS, D]^T.
+// s[16, KEYS] = scale * queries [16, D] keys [KEYS, D]^T. With few keys the features take turns on several accumulators,
+// because a product that adds to the one just before it waits for it.
 template <int D, int KEYS>
 __device__ inline void score(float (&s)[KEYS / 8][4], const bf16* queries, const bf16* keys, float scale) {
-#pragma unroll
-  for (int i = 0; i < KEYS / 8; ++i)
-#pragma unroll
-    for (int j = 0; j < 4; ++j) s[i][j] = 0.0f;
+  constexpr int TURNS = KEYS <= 16 ? 4 : KEYS <= 32 ? 2 : 1;
+  float sum[TURNS][KEYS / 8][4] = {};
 #pragma unroll
   for (int k = 0; k < D / 16; ++k) {
     unsigned left[4];
@@ -116,14 +116,19 @@ __device__ inline void score(float (&s)[KEYS / 8][4], const bf16* queries, const
     for (int i = 0; i < KEYS / 16; ++i) {
       unsigned right[4];
       load_right_transposed<pitch<D>()>(right, keys + i * 16 * pitch<D>() + k * 16);
-      multiply_add(s[2 * i], left, right[0], right[1]);
-      multiply_add(s[2 * i + 1], left, right[2], right[3]);
+      multiply_add(sum[k % TURNS][2 * i], left, right[0], right[1]);
+      multiply_add(sum[k % TURNS][2 * i + 1], left, right[2], right[3]);
     }
   }
 #pragma unroll
   for (int i = 0; i < KEYS / 8; ++i)
 #pragma unroll
-    for (int j = 0; j < 4; ++j) s[i][j] *= scale;
+    for (int j = 0; j < 4; ++j) {
+      s[i][j] = sum[0][i][j];
+#pragma unroll
+      for (int turn = 1; turn < TURNS; ++turn) s[i][j] += sum[turn][i][j];
+      s[i][j] *= scale;
+    }
 }
 
 // The sums of PARTS warps over the same row, in float32 [PARTS][rows][D + 8] and [PARTS][rows] of shared memory,

@@ -71,7 +71,7 @@ template <typename T, int D, int N> __device__ void keep_mixers(const Layers& la
 }
 
 #define KEEP_MIXERS(SUFFIX, T, D, N)                                                                                  \
-  extern "C" __global__ void __launch_bounds__(PARTS * D)                                                             \
+  extern "C" __global__ void __launch_bounds__(PARTS * D, 1)                                                             \
       keep_mixers_##SUFFIX(const __grid_constant__ Layers layers) {                                                   \
     keep_mixers<T, D, N>(layers);                                                                                     \
   }

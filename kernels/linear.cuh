@@ -21,11 +21,18 @@ template <typename B, typename O> struct Epilogue {
   O* out;
   int ldadd, ldout, act;
 
-  __device__ void operator()(int row, int column, float sum) const {
+  // What `add` holds there; a kernel that can asks for it long before it has the sum.
+  __device__ float addend(int row, int column) const {
+    return add ? to_float(add[(int64)row * ldadd + column]) : 0.0f;
+  }
+
+  __device__ void operator()(int row, int column, float sum, float addend) const {
     if (bias) sum += to_float(bias[column]);
-    sum = activate(sum, act);
-    if (add) sum += to_float(add[(int64)row * ldadd + column]);
-    out[(int64)row * ldout + column] = from_float<O>(sum);
+    out[(int64)row * ldout + column] = from_float<O>(activate(sum, act) + addend);
+  }
+
+  __device__ void operator()(int row, int column, float sum) const {
+    (*this)(row, column, sum, addend(row, column));
   }
 };
 

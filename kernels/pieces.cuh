@@ -10,6 +10,13 @@
 constexpr int PIECE = 32;
 constexpr int PIECE_BYTES = WARP * 16;  // of eight rows
 
+// 16 bytes of a weight row, or zeros; the rest of the line follows into L2, where the lane that wants it finds it.
+__device__ inline void copy_weights(void* to, const bf16* from, bool valid) {
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+               "r"(valid ? 16 : 0)
+               : "memory");
+}
+
 __device__ inline uint4 load_piece(const void* shared) { return *static_cast<const uint4*>(shared); }
 
 // sum += a b^T: `low` and `high` are rows g and g + 8 of a, b is row g of eight.

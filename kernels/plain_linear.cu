@@ -56,7 +56,7 @@ __device__ void plain_linear(const X* x, const W* w, const Epilogue<W, O>& epilo
 }
 
 #define PLAIN_LINEAR(NAME, X, W, O)                                                                                  \
-  extern "C" __global__ void __launch_bounds__(THREADS) NAME(                                                        \
+  extern "C" __global__ void __launch_bounds__(THREADS, 2) NAME(                                                        \
       const X* x, const W* w, const W* bias, const O* add, O* out, const int64* rows, int n, int m, int k, int ldx,  \
       int ldadd, int ldout, int act) {                                                                               \
     plain_linear(x, w, Epilogue<W, O>{bias, add, out, ldadd, ldout, act}, rows, n, m, k, ldx);                       \

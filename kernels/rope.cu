@@ -55,7 +55,8 @@ __device__ void rope(const T* a, const T* b, const float* cos, const float* sin,
 
 ROPE_TABLE(f32, float)
 ROPE_TABLE(bf16, bf16)
-ROPE(f32, float, 4)
-ROPE(f32_any, float, 1)
-ROPE(bf16, bf16, 8)
-ROPE(bf16_any, bf16, 1)
+ROPE(f32_4, float, 4)
+ROPE(f32_1, float, 1)
+ROPE(bf16_8, bf16, 8)
+ROPE(bf16_4, bf16, 4)
+ROPE(bf16_1, bf16, 1)

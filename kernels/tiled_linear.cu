@@ -17,6 +17,8 @@
 #include "pieces.cuh"
 
 constexpr int GROUPS = 2, WARPS = 4, GROUP_THREADS = WARPS * WARP, THREADS = GROUPS * GROUP_THREADS;
+constexpr int CLUSTER = 8;  // the most blocks that share out k
+constexpr int SHIFT = 2;
 constexpr int SHARED_KIB = 96;
 
 __device__ inline void sync_group(int group) { asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(GROUP_THREADS) : "memory"); }
@@ -32,19 +34,32 @@ __device__ inline void sync_cluster(int cluster) {
   __syncthreads();
 }
 
-__device__ inline float load_remote(const float* shared, int rank, int cluster) {
+__device__ inline float4 load_remote(const float* shared, int rank, int cluster) {
 #if __CUDA_ARCH__ >= 900
   if (cluster > 1) {
-    float value;
+    float4 v;
     asm volatile(
-        "{\n.reg .u32 there;\nmapa.shared::cluster.u32 there, %1, %2;\nld.shared::cluster.f32 %0, [there];\n}"
-        : "=f"(value)
-        : "r"(static_cast<unsigned>(__cvta_generic_to_shared(shared))), "r"(rank)
+        "{\n.reg .u32 there;\nmapa.shared::cluster.u32 there, %4, %5;\n"
+        "ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [there];\n}"
+        : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+        : "r"(shared_address(shared)), "r"(rank)
         : "memory");
-    return value;
+    return v;
   }
 #endif
-  return *shared;
+  return *reinterpret_cast<const float4*>(shared);
+}
+
+// The sum of four neighbours over the blocks of a cluster, all asked for at once.
+__device__ inline float4 sum_remote(const float* shared, int cluster) {
+  float4 parts[CLUSTER], sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll
+  for (int rank = 0; rank < CLUSTER; rank++)
+    parts[rank] = rank < cluster ? load_remote(shared, rank, cluster) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll
+  for (int rank = 0; rank < CLUSTER; rank++)
+    sum.x += parts[rank].x, sum.y += parts[rank].y, sum.z += parts[rank].z, sum.w += parts[rank].w;
+  return sum;
 }
 
 template <typename O, int TILES, int HEIGHT, bool GATED>
@@ -60,6 +75,12 @@ __device__ void tiled(const bf16* x, const bf16* w, const Epilogue<bf16, O>& epi
   const int tile = blockIdx.x / cluster, rank = blockIdx.x % cluster, row0 = blockIdx.y * 64;
   const int pieces = (k + PIECE - 1) / PIECE, begin = rank * pieces / cluster, end = (rank + 1) * pieces / cluster;
   const int count = (end - begin - group + GROUPS - 1) / GROUPS;
+  // Where the columns begin differs from tile to tile, so that blocks do not queue for the same columns of x.
+  const int shift = end > begin ? tile * SHIFT % (end - begin) : 0;
+  const auto column_of = [&](int index) {
+    const int piece = index * GROUPS + group + shift;
+    return (piece < end - begin ? begin + piece : 2 * begin + piece - end) * PIECE;
+  };
   unsigned char* const stage0 = memory + group * GROUP_BYTES + lane * 16;
 
   unsigned mine[HEIGHT][2];  // where this lane's weight rows begin, in 16 bytes
@@ -72,14 +93,14 @@ __device__ void tiled(const bf16* x, const bf16* w, const Epilogue<bf16, O>& epi
       mine[i][upper] = static_cast<unsigned>(min(r, m - 1) + (GATED ? upper * m : 0)) * (k / 8) + t;
     }
   const auto fetch_weights = [&](int index, int stage) {
-    const int column = (begin + index * GROUPS + group) * PIECE;
+    const int column = column_of(index);
     unsigned char* const slot = stage0 + stage * GROUPS * GROUP_BYTES + warp * W_BYTES;
     if (index < count) {
 #pragma unroll
       for (int i = 0; i < HEIGHT; i++)
 #pragma unroll
         for (int upper = 0; upper < 2; upper++)
-          copy_async(slot + (i * 2 + upper) * PIECE_BYTES, w + (int64)mine[i][upper] * 8 + column, column + t * 8 < k);
+          copy_weights(slot + (i * 2 + upper) * PIECE_BYTES, w + (int64)mine[i][upper] * 8 + column, column + t * 8 < k);
     }
   };
   let_next_start();
@@ -91,7 +112,7 @@ __device__ void tiled(const bf16* x, const bf16* w, const Epilogue<bf16, O>& epi
   const int live = min(live_rows(rows, n) - row0, TILES * 8);
   const bf16* const first = x + (int64)(row0 + warp * 8 + g) * ldx + t * 8;
   const auto fetch_rows = [&](int index, int stage) {
-    const int column = (begin + index * GROUPS + group) * PIECE;
+    const int column = column_of(index);
     unsigned char* const slot = stage0 + stage * GROUPS * GROUP_BYTES + WARPS * W_BYTES + warp * PIECE_BYTES;
     if (index < count) {
 #pragma unroll
@@ -162,16 +183,20 @@ __device__ void tiled(const bf16* x, const bf16* w, const Epilogue<bf16, O>& epi
           sums[(j * 8 + 2 * t + e % 2) * LINE + (warp * HEIGHT + i) * 16 + g + e / 2 * 8] = sum[i][j][e];
   }
   sync_cluster(cluster);
-  for (int row = rank; row < live; row += cluster) {
-    const int r = threadIdx.x, column = tile * OUTPUTS + r;
-    if (r >= OUTPUTS || column >= m) continue;
+  for (int item = threadIdx.x;; item += THREADS) {
+    const int row = rank + item / (OUTPUTS / 4) * cluster, r = item % (OUTPUTS / 4) * 4, column = tile * OUTPUTS + r;
+    if (row >= live) break;
     const float* const line = sums + row * LINE + (GATED ? r / 8 * 16 + r % 8 : r);
-    float total = 0.0f, above = 0.0f;
-    for (int other = 0; other < cluster; other++) {
-      total += load_remote(line, other, cluster);
-      if constexpr (GATED) above += load_remote(line + 8, other, cluster);
+    const float4 total = sum_remote(line, cluster);
+    float values[4] = {total.x, total.y, total.z, total.w};
+    if constexpr (GATED) {
+      const float4 above = sum_remote(line + 8, cluster);
+      values[0] = silu(values[0]) * above.x, values[1] = silu(values[1]) * above.y;
+      values[2] = silu(values[2]) * above.z, values[3] = silu(values[3]) * above.w;
     }
-    epilogue(row0 + row, column, GATED ? silu(total) * above : total);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      if (column + i < m) epilogue(row0 + row, column + i, values[i]);
   }
   if (cluster > 1) sync_cluster(cluster);
 }

@@ -34,6 +34,9 @@ GROUPS = {
     "test": ("base", "demo", "cuda", "test"),
     "lint": ("base", "demo", "cuda", "test", "lint"),
 }
+CUDA = 13
+"""The release that requirements/cuda.txt is for."""
+
 PIP = (str(PYTHON), "-m", "pip", "--disable-pip-version-check", "--no-input", "install")
 
 
@@ -116,6 +119,19 @@ def torch_step() -> Step:
     return Step("torch", title, digest(chosen, REQUIREMENTS / "torch.txt"), run)
 
 
+def gpu_step() -> Step:
+    """Install the packages of the cuda backend where torch is a build for the CUDA that they are for."""
+    file = REQUIREMENTS / "cuda.txt"
+
+    def run() -> None:
+        release = progress.answer([str(PYTHON), "-c", "import torch; print(torch.version.cuda or '')"])
+        if release.startswith(f"{CUDA}."):
+            progress.call([*PIP, "-r", str(file)], "packages-cuda")
+
+    key = digest(os.environ.get("FLASHRT_TORCH", ""), REQUIREMENTS / "torch.txt", file)
+    return Step("gpu", f"looking for a torch for CUDA {CUDA}, to install requirements/cuda.txt beside it", key, run)
+
+
 def packages_steps(groups: Sequence[str]) -> list[Step]:
     """Install requirement files."""
 
@@ -166,7 +182,8 @@ def interfaces_step() -> Step:
 def steps(command: str) -> list[Step]:
     """All steps of a command, in order."""
     ros = "colcon" if system.ros_distro() else "ros"
-    return [environment_step(), torch_step(), *packages_steps((ros, *GROUPS[command])), interfaces_step()]
+    gpu = [] if "cuda" in GROUPS[command] else [gpu_step()]
+    return [environment_step(), torch_step(), *packages_steps((ros, *GROUPS[command])), *gpu, interfaces_step()]
 
 
 @contextmanager

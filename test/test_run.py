@@ -125,3 +125,18 @@ def test_only_what_changed_is_due(checkout: Path, monkeypatch: pytest.MonkeyPatc
     assert ask() == set()
     (checkout / touched).write_text((checkout / touched).read_text() + "# changed\n")
     assert ask() == due
+
+
+@pytest.mark.parametrize(("release", "installs"), [("13.0", True), ("12.6", False), ("", False)])
+def test_a_torch_for_cuda_brings_the_packages_of_the_backend(checkout: Path, release: str, installs: bool) -> None:
+    code = (
+        "import environment, progress\n"
+        f"progress.answer = lambda command: {release!r}\n"
+        "progress.call = lambda command, name: print(command[-1])\n"
+        "environment.gpu_step().run()\n"
+    )
+    path = {"PYTHONPATH": str(checkout / "scripts")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == (str(checkout / "requirements/cuda.txt") if installs else "")

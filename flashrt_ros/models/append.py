@@ -22,7 +22,7 @@ def append_inputs(largest: int) -> list[Buffer]:
     """Inputs of append stages of up to `largest` rows.
 
     `length` rows are valid; they begin at row `segment_start` of their segment and take `rope_length` rotary
-    positions; `restart` is 1 in the first stage of a segment.
+    positions; `restart` is 1 in the first stage of a segment that rewrites the context from its first row.
     """
     scalars = (LENGTH, ROPE_LENGTH, SEGMENT_START, RESTART)
     return [
@@ -33,16 +33,19 @@ def append_inputs(largest: int) -> list[Buffer]:
     ]
 
 
-def append_steps(segment: Segment, stage_sizes: Sequence[int]) -> list[Step]:
-    """One step for each stage that the segment's length is split over."""
+def append_steps(segment: Segment, stage_sizes: Sequence[int], restart: bool = False, behind: int = 0) -> list[Step]:
+    """One step for each stage that the segment's length is split over.
+
+    `restart`: the context begins with it. `behind`: it goes on behind so many rows that were appended before.
+    """
     steps, start = [], 0
     for size, rows in split(segment.rows, stage_sizes):
-        steps.append(Step(f"append_{size}", _fill(segment, start, size, rows)))
+        steps.append(Step(f"append_{size}", _fill(segment, start, size, rows, restart and start == 0, behind)))
         start += rows
     return steps
 
 
-def _fill(segment: Segment, start: int, size: int, rows: int) -> Callable[[Inputs], None]:
+def _fill(segment: Segment, start: int, size: int, rows: int, restart: bool, behind: int) -> Callable[[Inputs], None]:
     """Write the inputs for rows [start, start + rows) of a segment.
 
     Rotary offsets count from the segment's start, so only the stage that ends it moves the rotary cursor.
@@ -51,8 +54,8 @@ def _fill(segment: Segment, start: int, size: int, rows: int) -> Callable[[Input
     scalars = {
         LENGTH: rows,
         ROPE_LENGTH: segment.rope_length if last else 0,
-        SEGMENT_START: start,
-        RESTART: int(start == 0),
+        SEGMENT_START: behind + start,
+        RESTART: int(restart),
     }
     columns = ((TOKENS, segment.tokens, 0), (IMAGE_ROWS, segment.image_rows, -1), (ROPE_OFFSETS, segment.offsets, 0))
 

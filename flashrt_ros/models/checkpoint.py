@@ -79,7 +79,7 @@ class Checkpoint:
             raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"{file}: cannot be read: {error}") from error
 
     def __contains__(self, name: str) -> bool:
-        return name in self._places
+        return name in self.shapes
 
     def read(self, name: str) -> Tensor:
         """The tensor of a canonical name, as stored."""

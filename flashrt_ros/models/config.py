@@ -31,6 +31,7 @@ class HybridConfig:
 
     layout: "append" (an instruction, then one segment an observation) or "starvla" (one turn that each
     observation rewrites). condition: the head sees the hidden states of the "newest" segment or of "all" rows.
+    drafts: tokens that an MTP layer, where the checkpoint has one, drafts at a time.
     instruct_prompt, observe_prompt: the text of a segment, with {instruction} and {images} where they go.
     """
 
@@ -47,6 +48,7 @@ class HybridConfig:
     stage_sizes: tuple[int, ...]
     history: int
     max_instruction_tokens: int
+    drafts: int
     views: tuple[str, ...]
     image_size: tuple[int, int]
     state_names: tuple[str, ...]
@@ -143,6 +145,7 @@ def read_config(values: dict[str, Any]) -> HybridConfig:
         stage_sizes=tuple(sorted(own.integers("stage_sizes"))),
         history=own.integer("history", minimum=0),
         max_instruction_tokens=own.integer("max_instruction_tokens"),
+        drafts=own.integer("drafts", default=1),
         views=own.names("views"),
         image_size=_pair(own.integers("image_size", count=2)),
         state_names=own.names("state_names"),

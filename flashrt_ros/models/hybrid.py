@@ -13,35 +13,40 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from flashrt_ros.models.append import IMAGE_ROWS, RESTART, SEGMENT_START, TOKENS, append_inputs, append_steps
 from flashrt_ros.models.checkpoint import Checkpoint
 from flashrt_ros.models.config import read_config, read_json
 from flashrt_ros.models.modules import Modules, Weights
+from flashrt_ros.models.mtp import Mtp, has_mtp
 from flashrt_ros.models.observation import ModelObservation
 from flashrt_ros.models.ops import Ops
-from flashrt_ros.models.prompt import Encode, Prompt, read_encoder
-from flashrt_ros.models.qwen3_5_text import LENGTH, POSITION
+from flashrt_ros.models.prompt import Encode, Prompt, read_encoder, text_segment
+from flashrt_ros.models.qwen3_5_text import LENGTH, POSITION, Angles
+from flashrt_ros.models.speech import Speech
 from flashrt_ros.runtime.backend import Inputs, Stage
 from flashrt_ros.runtime.buffers import Buffer, BufferSet
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 from flashrt_ros.runtime.manifest import sha256
 from flashrt_ros.runtime.plan import AT_CURSOR, FAULT, Step, Work
 
-_IMAGES, _HIDDEN, _ACTIONS = range(3)
+_IMAGES, _HIDDEN, _ACTIONS, _DRAFTS = range(4)
 
 
 class Hybrid:
     """Stages and buffers of a policy, and the work that each verb is.
 
-    Instructions and observations are segments of rows; `append_{n}` stages run them through the backbone, which
-    leaves hidden states as conditioning. `act` integrates a chunk of actions from noise under that conditioning.
+    Instructions, observations and what the policy says are segments of rows; `append_{n}` stages run given rows
+    through the backbone, `say_*` stages (`speech`) those that they choose. Either leaves hidden states as conditioning.
+    `act` integrates a chunk of actions from noise under that conditioning.
     """
 
     faults: tuple[str, ...] = (
         "image embeddings are not finite",
         "hidden states are not finite",
         "actions are not finite",
+        "hidden states of drafts are not finite",
     )
 
     def __init__(
@@ -62,16 +67,23 @@ class Hybrid:
         self._values = values
         self._checkpoint = checkpoint
         self.prompt = Prompt(self.config, encode)
-        self._modules = Modules.build(self.config, dtype)
+        self._modules = Modules.build(self.config, dtype, mtp=has_mtp(checkpoint))
         self._weights = Weights(self._modules, checkpoint)
+        self.speech = Speech(self._modules.text, self._modules.mtp, self.config.condition, (_HIDDEN, _DRAFTS))
         self._check_room()
 
     @classmethod
-    def from_folder(cls, folder: str | Path, dtype: torch.dtype = torch.float32) -> Hybrid:
-        """Read config.json, tokenizer.json and the headers of the safetensors files of a checkpoint folder."""
+    def from_folder(
+        cls, folder: str | Path, dtype: torch.dtype = torch.float32, tensors: Checkpoint | None = None
+    ) -> Hybrid:
+        """Read config.json, tokenizer.json and the headers of the safetensors files of a checkpoint folder.
+
+        `tensors` take the place of the files.
+        """
         folder = Path(folder)
         values = read_json(folder / "config.json")
-        return cls(values, Checkpoint(folder), read_encoder(folder / "tokenizer.json"), dtype)
+        checkpoint = tensors if tensors is not None else Checkpoint(folder)
+        return cls(values, checkpoint, read_encoder(folder / "tokenizer.json"), dtype)
 
     def _check_room(self) -> None:
         c = self.config
@@ -108,7 +120,8 @@ class Hybrid:
             Buffer("images", (views, *c.image_size, 3), torch.uint8, "input"),
             Buffer("proprio_input", (c.state_dim,), torch.float32, "input"),
             Buffer("sample_generator", (2,), torch.int64, "input"),
-            *append_inputs(max(c.stage_sizes)),
+            *append_inputs(max(*c.stage_sizes, self.speech.rows)),
+            *self.speech.buffers(),
             Buffer("sampled", chunk, torch.float32, "output"),
             Buffer(FAULT, (1,), torch.int32, "output", memory="host"),
             Buffer("image_embeds", (views * c.image_rows[0] * c.image_rows[1], hidden), self.dtype, "scratch"),
@@ -131,6 +144,7 @@ class Hybrid:
         return [
             Stage("encode_images", self._encode_images),
             *appends,
+            *self.speech.stages(),
             Stage("denoise_begin", partial(self._denoise_begin, generator="generator")),
             Stage("denoise_step", self._denoise_step),
             Stage("denoise_end", self._denoise_end),
@@ -147,12 +161,29 @@ class Hybrid:
         text, length = self._modules.text, b[LENGTH]
         if self.config.layout == "starvla":
             text.restart(ops, b, b[RESTART])
+            ops.clear_if(b[RESTART], [b["condition_rows"]])
         x = ops.scratch((n, self.config.text.hidden_size), self.dtype)
         ops.embed_rows(b[TOKENS][:n], b["embed_tokens"], length, b[IMAGE_ROWS][:n], b["image_embeds"], x)
-        text.append(ops, b, x)
+        angles = text.angles(ops, b, b[POSITION], n)
+        if self._modules.mtp is None:
+            text.append(ops, b, x, angles)
+        else:
+            embedding = ops.scratch(tuple(x.shape), self.dtype)
+            ops.copy(x, embedding)
+            text.append(ops, b, x, angles)
+            self._append_mtp(ops, b, self._modules.mtp, embedding, x, angles)
         start = b[POSITION] if self.config.condition == "all" else b[SEGMENT_START]
         ops.append_rows(x, b[FAULT], _HIDDEN, start, length, b["condition"], b["condition_rows"])
         text.advance(ops, b)
+
+    def _append_mtp(self, ops: Ops, b: BufferSet, mtp: Mtp, embedding: Tensor, hidden: Tensor, angles: Angles) -> None:
+        """Give the MTP layer the rows of a stage, each with the hidden state of the row before it."""
+        before, n = ops.scratch(tuple(hidden.shape), self.dtype), hidden.shape[0]
+        ops.last_row(b["condition"], b["condition_rows"], before[:1])
+        if n > 1:
+            ops.copy(hidden[: n - 1], before[1:])
+        drafted = mtp.append(ops, b, embedding, before, angles, b[POSITION], b[LENGTH])
+        ops.check_finite(drafted, b[FAULT], _DRAFTS, rows=b[LENGTH])
 
     def _denoise_begin(self, ops: Ops, b: BufferSet, generator: str) -> None:
         ops.normals(b[generator], b["actions"])
@@ -186,8 +217,9 @@ class Hybrid:
             b["images"].copy_(torch.from_numpy(observation.images))
             b["proprio_input"].copy_(torch.from_numpy(observation.proprio))
 
-        steps = (Step("encode_images", fill), *append_steps(segment, self.stage_sizes))
-        return Work(steps, segment.rows, 0 if self.config.layout == "starvla" else AT_CURSOR)
+        rewrites = self.config.layout == "starvla"
+        steps = (Step("encode_images", fill), *append_steps(segment, self.stage_sizes, restart=rewrites))
+        return Work(steps, segment.rows, 0 if rewrites else AT_CURSOR)
 
     def act(self) -> Work:
         """Integrate a chunk of actions from fresh noise."""
@@ -205,6 +237,11 @@ class Hybrid:
 
         steps = [Step("denoise_step")] * self.config.head.steps
         return Work((Step("sample_begin", fill), *steps, Step("sample_end")))
+
+    def text(self, tokens: NDArray[np.int64], behind: int = 0) -> Work:
+        """Append plain text, as a segment or `behind` so many rows of one."""
+        steps = append_steps(text_segment(tokens), self.stage_sizes, behind=behind)
+        return Work(tuple(steps), len(tokens), AT_CURSOR)
 
     def rows_to_observe(self, instruction_tokens: int) -> int:
         """Rows that one observation takes."""

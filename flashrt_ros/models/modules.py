@@ -11,7 +11,7 @@ import torch
 from flashrt_ros.models.checkpoint import Checkpoint
 from flashrt_ros.models.config import HybridConfig
 from flashrt_ros.models.gr00t_head import ActionHead
-from flashrt_ros.models.mtp import mtp_weights
+from flashrt_ros.models.mtp import Mtp
 from flashrt_ros.models.qwen3_5_text import TextModel
 from flashrt_ros.models.qwen3_5_vision import VisionModel
 from flashrt_ros.models.weights import Weight, load
@@ -23,28 +23,32 @@ _HEAD = "lm_head.weight"
 
 @dataclass(frozen=True, slots=True)
 class Modules:
-    """Visual tower, language model and action head."""
+    """Visual tower, language model, action head and, in some checkpoints, the MTP layer."""
 
     vision: VisionModel
     text: TextModel
     head: ActionHead
+    mtp: Mtp | None = None
 
     @classmethod
-    def build(cls, c: HybridConfig, dtype: torch.dtype = torch.float32) -> Modules:
-        """The modules of a config, which compute in `dtype`."""
+    def build(cls, c: HybridConfig, dtype: torch.dtype = torch.float32, mtp: bool = False) -> Modules:
+        """The modules of a config, which compute in `dtype`; `mtp`: the checkpoint has that layer."""
         return cls(
             VisionModel(c.vision, len(c.views), c.grid, dtype),
             TextModel(c.text, dtype, c.capacity),
             ActionHead(c.head, c.condition_capacity, dtype),
+            Mtp(c.text, dtype, c.capacity, c.drafts) if mtp else None,
         )
 
     def buffers(self) -> list[Buffer]:
         """The modules' own buffers, without the stored weights."""
-        return [*self.vision.buffers(), *self.text.buffers(), *self.head.buffers()]
+        mtp = self.mtp.buffers() if self.mtp is not None else []
+        return [*self.vision.buffers(), *self.text.buffers(), *self.head.buffers(), *mtp]
 
     def weights(self) -> list[Weight]:
         """The stored weights."""
-        return [*self.vision.weights(), *self.text.weights(), *self.head.weights()]
+        mtp = self.mtp.weights() if self.mtp is not None else []
+        return [*self.vision.weights(), *self.text.weights(), *self.head.weights(), *mtp]
 
     def tensors(self) -> dict[str, tuple[int, ...]]:
         """Canonical name and shape of every checkpoint tensor that the modules need."""
@@ -59,12 +63,10 @@ class Weights:
         """Raises BAD_CHECKPOINT if the tensors are not those that the config implies."""
         self._modules = modules
         self._checkpoint = checkpoint
-        text = modules.text
-        mtp = mtp_weights(text.config, text.dtype, checkpoint)
-        self._stored = [*modules.weights(), *mtp]
+        self._stored = modules.weights()
         self._check_layers()
-        expected = {**modules.tensors(), **_shapes(mtp)}
-        self._tied_copy = text.config.tied and _HEAD in checkpoint
+        expected = modules.tensors()
+        self._tied_copy = modules.text.config.tied and _HEAD in checkpoint
         if self._tied_copy:
             expected[_HEAD] = expected["language_model.embed_tokens.weight"]
         checkpoint.check(expected)

@@ -1,26 +1,84 @@
 # Copyright 2026 the flashrt_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""The multi-token-prediction weights that a Qwen3.5 checkpoint may carry (`mtp.*`)."""
+"""The multi-token-prediction layer that a Qwen3.5 checkpoint may carry (`mtp.*`): it drafts what is said next.
+
+From the hidden state h of row t and the embedding of token t + 1 it makes the hidden state that predicts token t + 2:
+norm(layer(W [norm(embedding) ; norm(h)])) (Qwen3.5's MTP; DeepSeek-V3, arXiv 2412.19437, section 2.2).
+"""
 
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from flashrt_ros.models.backbone_config import FULL, TextConfig
 from flashrt_ros.models.checkpoint import Checkpoint
-from flashrt_ros.models.qwen3_5_text import layer_weights
-from flashrt_ros.models.weights import Part, Weight, centred, weight
+from flashrt_ros.models.ops import Ops
+from flashrt_ros.models.qwen3_5_text import POSITION, Angles, Cache, attention, layer_weights, mlp
+from flashrt_ros.models.weights import Part, Scope, Weight, centred, weight
+from flashrt_ros.runtime.buffers import Buffer, BufferSet
 
 
-def mtp_weights(config: TextConfig, dtype: torch.dtype, checkpoint: Checkpoint) -> list[Weight]:
-    """One full-attention layer, its projection and its norms; nothing if the file has no `mtp.` tensor."""
-    if not any(name.startswith("mtp.") for name in checkpoint.shapes):
-        return []
-    width = config.hidden_size
-    return [
-        weight("mtp.fc", dtype, Part("mtp.fc.weight", (width, 2 * width))),
-        centred("mtp.embedding_norm", "mtp.pre_fc_norm_embedding.weight", width),
-        centred("mtp.hidden_norm", "mtp.pre_fc_norm_hidden.weight", width),
-        *layer_weights(config, dtype, "mtp.0.", "mtp.layers.0.", FULL),
-        centred("mtp.final_norm", "mtp.norm.weight", width),
-    ]
+def has_mtp(checkpoint: Checkpoint) -> bool:
+    """Whether the files hold any `mtp.` tensor."""
+    return any(name.startswith("mtp.") for name in checkpoint.shapes)
+
+
+class Mtp:
+    """One full-attention layer with rows of its own.
+
+    The row of token t + 1 stands at t + 1, so that the context's cursor bounds these rows too; row 0, which no hidden
+    state comes before, is written and never read. The row at the cursor belongs to a token that is not in the context.
+    """
+
+    def __init__(self, config: TextConfig, dtype: torch.dtype, max_rows: int, drafts: int) -> None:
+        """`drafts` tokens are drafted at a time: the first from the context, each other from the draft before it."""
+        self.config = config
+        self.dtype = dtype
+        self.max_rows = max_rows
+        self.drafts = drafts
+
+    def weights(self) -> list[Weight]:
+        """The stored weights; the projection in two halves, of the embedding and of the hidden state."""
+        c, width = self.config, self.config.hidden_size
+        whole = (width, 2 * width)
+        embedding = Part("mtp.fc.weight", whole, lambda w: w[:, :width])
+        hidden = Part("mtp.fc.weight", whole, lambda w: w[:, width:])
+        return [
+            weight("mtp.fc_embedding", self.dtype, embedding, shape=(width, width)),
+            weight("mtp.fc_hidden", self.dtype, hidden, shape=(width, width)),
+            centred("mtp.embedding_norm", "mtp.pre_fc_norm_embedding.weight", width),
+            centred("mtp.hidden_norm", "mtp.pre_fc_norm_hidden.weight", width),
+            *layer_weights(c, self.dtype, "mtp.0.", "mtp.layers.0.", FULL),
+            centred("mtp.final_norm", "mtp.norm.weight", width),
+        ]
+
+    def buffers(self) -> list[Buffer]:
+        """Its KV, with room for the drafts behind a full context."""
+        rows = (self.max_rows + self.drafts, self.config.kv_heads, self.config.head_dim)
+        return [Buffer(f"mtp.{part}", rows, self.dtype, "state", "context", rows=POSITION) for part in ("key", "value")]
+
+    def append(
+        self,
+        ops: Ops,
+        b: BufferSet,
+        embedding: Tensor,
+        hidden: Tensor,
+        angles: Angles,
+        position: Tensor,
+        length: Tensor,
+    ) -> Tensor:
+        """Append rows from `position` on, of which `length` count, and return their hidden states, [n, hidden].
+
+        Row i has the embedding of token position + i, and the hidden state of the row before that.
+        """
+        c, w = self.config, Scope(b, "mtp.")
+        x, h = (ops.scratch(tuple(hidden.shape), self.dtype) for _ in range(2))
+        ops.norm_linear(embedding, w["embedding_norm"], w["fc_embedding"], x, c.eps)
+        ops.norm(hidden, w["hidden_norm"], h, c.eps)
+        ops.linear(h, w["fc_hidden"], x, add=x)
+        layer = Scope(b, "mtp.0.")
+        attention(ops, c, layer, x, angles, Cache(w["key"], w["value"], position, length, first=1))
+        mlp(ops, c, layer, x)
+        ops.norm(x, w["final_norm"], x, c.eps)
+        return x

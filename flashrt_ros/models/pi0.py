@@ -23,6 +23,7 @@ from flashrt_ros.models.pi0_guidance import Guidance, guidance_strength
 from flashrt_ros.models.pi0_modules import Pi0Modules
 from flashrt_ros.runtime.backend import Inputs, Stage
 from flashrt_ros.runtime.buffers import Buffer, BufferSet
+from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 from flashrt_ros.runtime.manifest import sha256
 from flashrt_ros.runtime.plan import FAULT, Step, Work
 
@@ -44,6 +45,8 @@ class Pi0:
         "keys and values of the prefix are not finite",
         "actions are not finite",
     )
+
+    speech = None
 
     def __init__(
         self,
@@ -186,6 +189,10 @@ class Pi0:
     def instruct(self, tokens: NDArray[np.int64]) -> Work:
         """Do nothing: each observation carries the instruction."""
         return Work(steps=())
+
+    def text(self, tokens: NDArray[np.int64], behind: int = 0) -> Work:
+        """Refuse: nothing is appended to a prefix."""
+        raise FlashrtError(ErrorCode.NOT_SUPPORTED, f"{self.config.name} takes no text besides its instruction")
 
     def observe(self, observation: ModelObservation, tokens: NDArray[np.int64]) -> Work:
         """Encode the images and write the prefix; `tokens` is the prompt in force."""

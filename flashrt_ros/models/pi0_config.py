@@ -83,6 +83,7 @@ class Pi0Config:
     normalisation: str
     convention: str
 
+    condition_capacity = 0
     history = 1
     rewrites = True
 

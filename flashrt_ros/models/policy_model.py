@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flashrt_ros.models.observation import ModelObservation
+from flashrt_ros.models.speech import Speech
 from flashrt_ros.runtime.backend import Stage
 from flashrt_ros.runtime.buffers import Buffer, BufferSet
 from flashrt_ros.runtime.plan import Work
@@ -75,6 +76,10 @@ class PolicyConfig(Protocol):
         """Numbers that are kept of the longest instruction."""
 
     @property
+    def condition_capacity(self) -> int:
+        """Rows of the longest segment that can be said; 0 where nothing can."""
+
+    @property
     def rewrites(self) -> bool:
         """Whether each observation rewrites the context from its first row, so that there is no memory in it."""
 
@@ -90,6 +95,10 @@ class PolicyModel(Protocol):
     def config(self) -> PolicyConfig:
         """What the checkpoint says about it."""
 
+    @property
+    def speech(self) -> Speech | None:
+        """The stages that say something; None: the policy is mute."""
+
     def buffers(self) -> list[Buffer]:
         """Every buffer that the stages use."""
 
@@ -104,6 +113,9 @@ class PolicyModel(Protocol):
 
     def instruct(self, tokens: NDArray[np.int64]) -> Work:
         """Take an instruction, int64 [n]."""
+
+    def text(self, tokens: NDArray[np.int64], behind: int = 0) -> Work:
+        """Take a text, int64 [n]; NOT_SUPPORTED where the policy is mute."""
 
     def observe(self, observation: ModelObservation, tokens: NDArray[np.int64]) -> Work:
         """Take an observation; `tokens`: the prompt of the instruction in force."""

@@ -79,9 +79,9 @@ class Prompt:
             if piece == "{images}":
                 parts += self._images()
             elif piece == "{instruction}":
-                parts.append(_text(instruction))
+                parts.append(text_segment(instruction))
             else:
-                parts.append(_text(np.asarray(piece, dtype=np.int64)))
+                parts.append(text_segment(np.asarray(piece, dtype=np.int64)))
         starts = np.cumsum([0] + [part.rope_length for part in parts])
         return Segment(
             tokens=np.concatenate([part.tokens for part in parts]),
@@ -102,11 +102,12 @@ class Prompt:
                 offsets=np.stack((np.zeros_like(row), row, column)),
                 rope_length=max(height, width),
             )
-            parts += [_text(np.array([tokens.start])), image, _text(np.array([tokens.end]))]
+            parts += [text_segment(np.array([tokens.start])), image, text_segment(np.array([tokens.end]))]
         return parts
 
 
-def _text(tokens: NDArray[np.int64]) -> Segment:
+def text_segment(tokens: NDArray[np.int64]) -> Segment:
+    """The segment of plain text: one rotary position a row."""
     count = len(tokens)
     return Segment(tokens, np.full(count, -1, dtype=np.int64), np.tile(np.arange(count), (3, 1)), count)
 

@@ -8,6 +8,9 @@ mixers are those of Gated Delta Networks (arXiv 2412.06464) and gated attention 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -18,6 +21,35 @@ from flashrt_ros.runtime.buffers import Buffer, BufferSet
 
 POSITION, ROPE_DELTA, LENGTH = "position", "rope_delta", "length"
 ROPE_OFFSETS, ROPE_LENGTH = "rope_offsets", "rope_length"
+
+
+Angles = tuple[Tensor, Tensor]
+"""Cosines and sines [n, rotary_dim / 2] of the rotary angles of some rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """Where the rows of a stage stand in a layer's KV, [rows, kv_heads, head_dim].
+
+    `length` rows are written from `position` on (int64 [1]); those before `first` are never read.
+    """
+
+    keys: Tensor
+    values: Tensor
+    position: Tensor
+    length: Tensor
+    first: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """What moves a linear layer's states past some rows: what its convolution and its delta rule were given."""
+
+    layer: int
+    x: Tensor
+    qkv: Tensor
+    beta: Tensor
+    g: Tensor
 
 
 class TextModel:
@@ -80,23 +112,41 @@ class TextModel:
             names += [] if kind == FULL else [f"recurrent.{layer}", f"conv.{layer}"]
         ops.clear_if(flag, [b[name] for name in names])
 
-    def append(self, ops: Ops, b: BufferSet, x: Tensor) -> None:
+    def angles(self, ops: Ops, b: BufferSet, position: Tensor, n: int) -> Angles:
+        """Rotary angles of the `n` rows from `position` (int64 [1]) on, as the input of rotary offsets places them."""
+        half = self.config.rotary_dim // 2
+        cos, sin = (ops.scratch((n, half), self.dtype) for _ in range(2))
+        offsets = b[ROPE_OFFSETS][:, :n]
+        ops.rope_table(position, b[ROPE_DELTA], offsets, b["rope.frequency"], b["rope.axis"], cos, sin)
+        return cos, sin
+
+    def append(self, ops: Ops, b: BufferSet, x: Tensor, angles: Angles) -> None:
         """Turn embeddings x [n, hidden] into normed hidden states, in place; rows below `length` enter the context.
 
         The cursors are left where they are: `advance` ends the stage.
         """
-        c = self.config
-        cos, sin = (ops.scratch((x.shape[0], c.rotary_dim // 2), self.dtype) for _ in range(2))
-        offsets = b[ROPE_OFFSETS][:, : x.shape[0]]
-        ops.rope_table(b[POSITION], b[ROPE_DELTA], offsets, b["rope.frequency"], b["rope.axis"], cos, sin)
-        for layer, kind in enumerate(c.layer_types):
-            w = Scope(b, f"text.{layer}.")
-            if kind == FULL:
-                self._attention(ops, b, w, layer, cos, sin, x)
-            else:
-                self._delta(ops, b, w, layer, x)
-            self._mlp(ops, w, x)
-        ops.norm(x, b["final_norm"], x, c.eps)
+        self._run(ops, b, x, angles, None)
+
+    def offer(self, ops: Ops, b: BufferSet, x: Tensor, angles: Angles) -> list[Offered]:
+        """Do the same for rows of which only the first may enter: `keep` and `advance` take in those that hold.
+
+        n is small. Until then the state is as it was, but for KV rows behind the cursor.
+        """
+        offered: list[Offered] = []
+        self._run(ops, b, x, angles, offered)
+        return offered
+
+    def keep(self, ops: Ops, b: BufferSet, offered: Sequence[Offered], accepted: Tensor) -> None:
+        """Move the recurrent and conv states past the first `accepted` (int64 [1]) of the rows offered."""
+        ops.keep_mixers(
+            [rows.x for rows in offered],
+            [rows.qkv for rows in offered],
+            [rows.beta for rows in offered],
+            [rows.g for rows in offered],
+            [b[f"conv.{rows.layer}"] for rows in offered],
+            [b[f"recurrent.{rows.layer}"] for rows in offered],
+            accepted,
+        )
 
     def advance(self, ops: Ops, b: BufferSet) -> None:
         """Move the cursors past the rows of this stage."""
@@ -106,41 +156,61 @@ class TextModel:
         """Scores of the next token, [n, vocab_size]."""
         ops.linear(hidden, b["embed_tokens" if self.config.tied else "lm_head"], out)
 
-    def _attention(self, ops: Ops, b: BufferSet, w: Scope, layer: int, cos: Tensor, sin: Tensor, x: Tensor) -> None:
-        """Run x += W_o (sigmoid(gate) * attention(rope(norm(q)), rope(norm(k)), v)) of norm(x)."""
-        c, n = self.config, x.shape[0]
-        queries, rows = c.heads * c.head_dim, c.kv_heads * c.head_dim
-        qkv = ops.scratch((n, 2 * queries + 2 * rows), self.dtype)
-        ops.norm_linear(x, w["input_norm"], w["qkv"], qkv, c.eps)
-        q_gate, key, value = qkv.split((2 * queries, rows, rows), dim=-1)
-        q_gate = q_gate.unflatten(-1, (c.heads, 2 * c.head_dim))
-        key, value = (part.unflatten(-1, (c.kv_heads, c.head_dim)) for part in (key, value))
-        q = ops.scratch((n, c.heads, c.head_dim), self.dtype)
-        q_in, gate = q_gate.split(c.head_dim, dim=-1)
-        keys, values = b[f"kv.{layer}.key"], b[f"kv.{layer}.value"]
-        gains, cursors = (w["q_norm"], w["k_norm"]), (b[POSITION], b[LENGTH])
-        ops.rope_kv(q_in, key, value, *gains, cos, sin, *cursors, q, keys, values, c.eps)
-        y = ops.scratch((n, queries), self.dtype)
-        ops.attend_cache(q, keys, values, *cursors, gate, y)
-        ops.linear(y, w["out"], x, add=x)
+    def _run(self, ops: Ops, b: BufferSet, x: Tensor, angles: Angles, offered: list[Offered] | None) -> None:
+        c = self.config
+        for layer, kind in enumerate(c.layer_types):
+            w = Scope(b, f"text.{layer}.")
+            if kind == FULL:
+                cache = Cache(b[f"kv.{layer}.key"], b[f"kv.{layer}.value"], b[POSITION], b[LENGTH])
+                attention(ops, c, w, x, angles, cache)
+            else:
+                self._delta(ops, b, w, layer, x, offered)
+            mlp(ops, c, w, x)
+        ops.norm(x, b["final_norm"], x, c.eps)
 
-    def _delta(self, ops: Ops, b: BufferSet, w: Scope, layer: int, x: Tensor) -> None:
-        """Run x += W_o (norm(delta_rule(silu(conv(qkv)))) * silu(z)) of norm(x)."""
+    def _delta(self, ops: Ops, b: BufferSet, w: Scope, layer: int, x: Tensor, offered: list[Offered] | None) -> None:
+        """Run x += W_o (norm(delta_rule(silu(conv(qkv)))) * silu(z)) of norm(x); `offered` grows, and states stay."""
         c, n = self.config, x.shape[0]
         widths = (c.conv_width, c.value_width, c.v_heads, c.v_heads)
         mixed = ops.scratch((n, sum(widths)), self.dtype)
         ops.norm_linear(x, w["input_norm"], w["in"], mixed, c.eps)
         qkv, z, beta, decay = mixed.split(widths, dim=-1)
-        conv, gates = (qkv, w["conv"], b[f"conv.{layer}"], b[LENGTH]), (beta, decay, w["a_log"], w["dt_bias"])
+        conv, state = b[f"conv.{layer}"], b[f"recurrent.{layer}"]
+        gates = (beta, decay, w["a_log"], w["dt_bias"])
         z, y = z.unflatten(-1, (c.v_heads, c.v_dim)), ops.scratch((n, c.v_heads, c.v_dim), self.dtype)
-        ops.delta_mixer(*conv, *gates, z, w["norm"], b[f"recurrent.{layer}"], y, c.eps)
+        if offered is None:
+            ops.delta_mixer(qkv, w["conv"], conv, b[LENGTH], *gates, z, w["norm"], state, y, c.eps)
+        else:
+            beta, g = (ops.scratch((n, c.v_heads), torch.float32) for _ in range(2))
+            rows = Offered(layer, qkv, ops.scratch((n, c.conv_width), self.dtype), beta, g)
+            ops.offer_mixer(qkv, w["conv"], conv, *gates, z, w["norm"], state, rows.qkv, rows.beta, rows.g, y, c.eps)
+            offered.append(rows)
         ops.linear(y.view(n, c.value_width), w["out"], x, add=x)
 
-    def _mlp(self, ops: Ops, w: Scope, x: Tensor) -> None:
-        """Run x += W_down (silu(W_gate h) * W_up h), h = norm(x)."""
-        y = ops.scratch((x.shape[0], self.config.intermediate_size), self.dtype)
-        ops.norm_gated_linear(x, w["post_norm"], w["gate_up"], y, self.config.eps)
-        ops.linear(y, w["down"], x, add=x)
+
+def attention(ops: Ops, c: TextConfig, w: Scope, x: Tensor, angles: Angles, cache: Cache) -> None:
+    """Run x += W_o (sigmoid(gate) * softmax(q k^T / sqrt(d)) v), with q and k of norm(x) normed and rotated."""
+    n, (cos, sin) = x.shape[0], angles
+    queries, rows = c.heads * c.head_dim, c.kv_heads * c.head_dim
+    qkv = ops.scratch((n, 2 * queries + 2 * rows), x.dtype)
+    ops.norm_linear(x, w["input_norm"], w["qkv"], qkv, c.eps)
+    q_gate, key, value = qkv.split((2 * queries, rows, rows), dim=-1)
+    q_gate = q_gate.unflatten(-1, (c.heads, 2 * c.head_dim))
+    key, value = (part.unflatten(-1, (c.kv_heads, c.head_dim)) for part in (key, value))
+    q = ops.scratch((n, c.heads, c.head_dim), x.dtype)
+    q_in, gate = q_gate.split(c.head_dim, dim=-1)
+    gains, cursors = (w["q_norm"], w["k_norm"]), (cache.position, cache.length)
+    ops.rope_kv(q_in, key, value, *gains, cos, sin, *cursors, q, cache.keys, cache.values, c.eps)
+    y = ops.scratch((n, queries), x.dtype)
+    ops.attend_cache(q, cache.keys, cache.values, *cursors, gate, y, first=cache.first)
+    ops.linear(y, w["out"], x, add=x)
+
+
+def mlp(ops: Ops, c: TextConfig, w: Scope, x: Tensor) -> None:
+    """Run x += W_down (silu(W_gate h) * W_up h), h = norm(x)."""
+    y = ops.scratch((x.shape[0], c.intermediate_size), x.dtype)
+    ops.norm_gated_linear(x, w["post_norm"], w["gate_up"], y, c.eps)
+    ops.linear(y, w["down"], x, add=x)
 
 
 def layer_weights(c: TextConfig, dtype: torch.dtype, name: str, key: str, kind: str) -> list[Weight]:

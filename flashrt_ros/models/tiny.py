@@ -29,37 +29,47 @@ _PROMPTS = {
 }
 
 
-def write_tiny_checkpoint(folder: str | Path, seed: int = 0, **overrides: Any) -> Path:
+def write_tiny_checkpoint(folder: str | Path, seed: int = 0, mtp: bool = False, **overrides: Any) -> Path:
     """Write a checkpoint folder of about 7 M random parameters, equal for equal arguments; returns the folder.
 
+    `mtp` adds an MTP layer.
     `overrides` replace keys of the config's `flashrt` section (`layout="starvla"` brings its prompt along), or, given
     as a dictionary for `text_config`, `vision_config` or `framework`, keys of that section.
     """
     folder = Path(folder)
+    config = write_without_weights(folder, overrides)
+    save_file(random_tensors(config, seed, mtp), folder / "model.safetensors", {"format": "pt"})
+    return folder
+
+
+def write_without_weights(folder: Path, overrides: dict[str, Any]) -> HybridConfig:
+    """Write config.json, tokenizer.json and norm_stats.json; `overrides` as above."""
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = _tokenizer()
     values = tiny_config(tokenizer.get_vocab(), overrides)
     tokenizer.save(str(folder / "tokenizer.json"))
     _write_json(folder / "config.json", values)
     _write_json(folder / "norm_stats.json", {"norm_stats": _statistics(len(JOINTS))})
-    save_file(random_tensors(read_config(values), seed), folder / "model.safetensors", {"format": "pt"})
-    return folder
+    return read_config(values)
 
 
-def random_tensors(config: HybridConfig, seed: int) -> dict[str, Tensor]:
-    """Every tensor of a policy, float32, under the names that StarVLA's checkpoints have."""
+def random_tensors(config: HybridConfig, seed: int, mtp: bool = False) -> dict[str, Tensor]:
+    """Every tensor of a policy, float32, under the names that StarVLA's checkpoints have; `mtp`: with such a layer."""
     generator = torch.Generator().manual_seed(seed)
     found = {}
-    for name, shape in sorted(Modules.build(config).tensors().items()):
+    for name, shape in sorted(Modules.build(config, mtp=mtp).tensors().items()):
         prefix = "" if name.startswith("action_model.") else "qwen_vl_interface.model."
         inner = "model." if name.startswith(("language_model.", "visual.")) else ""
-        found[prefix + inner + name] = _random(name, shape, generator)
+        found[prefix + inner + name] = random_tensor(name, shape, generator)
     return found
 
 
-def _random(name: str, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    """Values that keep activations of order one, and recurrent states that remember some hundred rows."""
-    noise = torch.randn(shape, generator=generator)
+def random_tensor(name: str, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """Values that keep activations of order one, and recurrent states that remember some hundred rows.
+
+    float32, on the generator's device.
+    """
+    noise = torch.randn(shape, generator=generator, device=generator.device)
     if name.endswith("A_log"):
         return noise.uniform_(0.02, 0.5, generator=generator).log()
     if name.endswith("dt_bias"):

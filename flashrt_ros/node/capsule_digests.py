@@ -30,6 +30,11 @@ class CapsuleDigests:
             self._executor.submit(self._compute, name, self._asked[name], capsule)
         return self._known.get(name, "")
 
+    def remember(self, name: str, digest: str) -> None:
+        """Take a digest that was computed elsewhere."""
+        self._asked[name] = next(self._requests)
+        self._known[name] = digest
+
     def forget(self, name: str) -> None:
         """Another capsule may have this name from now on."""
         self._asked.pop(name, None)

@@ -65,12 +65,12 @@ class CapsuleKeeper:
             return
         self._digests.forget(capsule.name)
         future = self._writer.write(capsule)
-        future.add_done_callback(lambda done: self._bridge.post(lambda: self._written(capsule, done)))
+        future.add_done_callback(lambda done: self._bridge.leave(lambda: self._written(capsule, done)))
 
     def follow(self, head: Boundary) -> None:
         """Log what led to a new head, some time; from any thread."""
         future = self._writer.follow(head)
-        future.add_done_callback(lambda done: self._bridge.post(lambda: self._followed(done)))
+        future.add_done_callback(lambda done: self._bridge.leave(lambda: self._followed(done)))
 
     async def save(self, name: str) -> tuple[Capsule, Path]:
         """Write a held capsule and wait until it is safe; errors as CapsuleStore.get and CapsuleWriter.write."""
@@ -248,6 +248,9 @@ class CapsuleKeeper:
         error = done.exception()
         if error is None:
             self._trouble = ""
+            file = self._writer.file(capsule.name)
+            if file is not None and self._writer.is_durable(capsule.name):
+                self._digests.remember(capsule.name, file.info.sha256)
             if self.log_trouble:  # else the log knows a head at least as new
                 self._on_durable(capsule.boundary.id)
         elif isinstance(error, FlashrtError):

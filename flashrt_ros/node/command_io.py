@@ -82,7 +82,7 @@ class CommandIO:
         self._joints = JointMerger(contract.observation, contract.action.joints)
         self._lateness = Lateness(contract.action.period)
         # A dry run disturbs nobody, and nobody disturbs it.
-        self._rivals = None if settings.dry_run else RivalPublishers(node, self._output.publishers[0])
+        self._rivals = [] if settings.dry_run else [RivalPublishers(node, each) for each in self._output.commands]
         self._heartbeat = msg.Heartbeat()
         self._beat = node.create_publisher(msg.Heartbeat, "~/heartbeat", qos.HEARTBEAT)
         self._watchdog = node.create_timer(
@@ -194,8 +194,7 @@ class CommandIO:
         self._watch_hold()
 
     def _look_for_rivals(self) -> None:
-        if self._rivals is not None:
-            self.controller.rivals(self._rivals.names())
+        self.controller.rivals(", ".join(filter(None, (rivals.names() for rivals in self._rivals))))
 
     def _watch_hold(self) -> None:
         timeout = self.controller.safety.timeout

@@ -1,6 +1,6 @@
 # Copyright 2026 the flashrt_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Joint targets as the message that a robot's controller takes.
+"""Commands as the message that a robot's controller takes.
 
 Each message is made once and filled anew for a tick: the control tick allocates as little as it can.
 """
@@ -18,33 +18,33 @@ from std_msgs.msg import Float64MultiArray, MultiArrayDimension
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from flashrt_ros.node.stamps import duration_of, from_nanoseconds
-from flashrt_ros.policy.contract_action import Action
+from flashrt_ros.policy.contract_action import Command
 
 Fill = Callable[[int, NDArray[np.float64]], Any]
-"""Takes the tick's time in ns and targets [rows, joints]; returns the message. All but a trajectory hold one row."""
+"""Takes the tick's time in ns and commands [rows, joints]; returns the message. All but a trajectory hold one row."""
 
 
-def command_message(action: Action, joints: Sequence[str]) -> tuple[type, Fill]:
-    """Return the message class that the contract names, and what fills it for `joints`."""
+def command_message(command: Command, joints: Sequence[str], period: int) -> tuple[type, Fill]:
+    """Return the message class that a command names, and what fills it for `joints`; `period`: ns between ticks."""
     return {
         "sensor_msgs/msg/JointState": _joint_state,
         "std_msgs/msg/Float64MultiArray": _multi_array,
         "trajectory_msgs/msg/JointTrajectory": _trajectory,
-    }[action.command.type](joints, action.period)
+    }[command.type](joints, command.interface, period)
 
 
-def _joint_state(joints: Sequence[str], period: int) -> tuple[type, Fill]:
+def _joint_state(joints: Sequence[str], field: str, period: int) -> tuple[type, Fill]:
     message = JointState(name=list(joints))
 
     def fill(stamp: int, rows: NDArray[np.float64]) -> JointState:
         message.header.stamp = from_nanoseconds(stamp)
-        message.position = array("d", rows.tobytes())
+        setattr(message, field, array("d", rows.tobytes()))
         return message
 
     return JointState, fill
 
 
-def _multi_array(joints: Sequence[str], period: int) -> tuple[type, Fill]:
+def _multi_array(joints: Sequence[str], field: str, period: int) -> tuple[type, Fill]:
     message = Float64MultiArray()
     size = len(joints)
     message.layout.dim = [MultiArrayDimension(label="joints", size=size, stride=size)]
@@ -56,7 +56,7 @@ def _multi_array(joints: Sequence[str], period: int) -> tuple[type, Fill]:
     return Float64MultiArray, fill
 
 
-def _trajectory(joints: Sequence[str], period: int) -> tuple[type, Fill]:
+def _trajectory(joints: Sequence[str], field: str, period: int) -> tuple[type, Fill]:
     points: list[JointTrajectoryPoint] = []
     message = JointTrajectory(joint_names=list(joints))
 

@@ -16,7 +16,7 @@ from flashrt_ros.node import qos
 from flashrt_ros.node.command_messages import command_message
 from flashrt_ros.node.interfaces import msg
 from flashrt_ros.node.stamps import from_nanoseconds
-from flashrt_ros.policy.contract_action import Action
+from flashrt_ros.policy.contract_action import Action, Command
 from flashrt_ros.policy.controller import ExecutedTick
 from flashrt_ros.policy.gate import GateState
 from flashrt_ros.policy.safety import SafetyAction
@@ -25,8 +25,28 @@ DRY_RUN_TOPIC = "~/dry_run_command"
 _FLUSH = Duration(seconds=0.2)
 
 
+class _CommandTopic:
+    """The publisher of one command, or of its shadow in a dry run."""
+
+    def __init__(self, node: Node, action: Action, command: Command, topic: str) -> None:
+        held = [joint for joint in SafetyAction(action.joints, action.safety).joints if joint in command.joints]
+        kind, self._fill = command_message(command, command.joints, action.period)
+        _, self._fill_held = command_message(command, held, action.period)
+        whole = command.joints == action.joints
+        self._columns = slice(None) if whole else [action.joints.index(joint) for joint in command.joints]
+        self._held = [action.joints.index(joint) for joint in held]
+        self.publisher = node.create_publisher(kind, topic, qos.COMMAND)
+
+    def command(self, stamp: int, rows: NDArray[np.float64]) -> None:
+        self.publisher.publish(self._fill(stamp, rows[:, self._columns]))
+
+    def safety(self, stamp: int, rows: NDArray[np.float64]) -> None:
+        if self._held:
+            self.publisher.publish(self._fill_held(stamp, rows[:, self._held]))
+
+
 class CommandOutput:
-    """The command topic (or the one of a dry run), `~/executed` and `~/gate`."""
+    """The command topics (or those of a dry run), `~/executed` and `~/gate`."""
 
     def __init__(
         self,
@@ -41,26 +61,26 @@ class CommandOutput:
         self._node = node
         self._now = now
         self._on_gate = on_gate
-        kind, self._fill = command_message(action, action.joints)
-        safety = SafetyAction(action.joints, action.safety)
-        _, self._fill_held = command_message(action, safety.joints)
-        self._held = safety.columns
-        topic = DRY_RUN_TOPIC if dry_run else action.command.topic
-        self._command = node.create_publisher(kind, topic, qos.COMMAND)
+        self._topics = [
+            _CommandTopic(node, action, command, _shadow(action, command) if dry_run else command.topic)
+            for command in action.commands
+        ]
         self._executed = node.create_publisher(msg.Executed, "~/executed", qos.EXECUTED)
         self._gate = node.create_publisher(msg.Gate, "~/gate", qos.LATCHED)
         self._tick = msg.Executed()
 
     def command(self, stamp: int, rows: NDArray[np.float64]) -> None:
-        """Send joint targets [rows, joints]; `stamp` in ns."""
-        self._command.publish(self._fill(stamp, rows))
+        """Send commands [rows, joints]; `stamp` in ns."""
+        for topic in self._topics:
+            topic.command(stamp, rows)
 
     def safety(self, stamp: int, rows: NDArray[np.float64]) -> None:
         """Bring the joints that are held to rest along `rows` [rows, joints]; `stamp` in ns.
 
         They take the place of all rows that were handed over.
         """
-        self._command.publish(self._fill_held(stamp, rows[:, self._held]))
+        for topic in self._topics:
+            topic.safety(stamp, rows)
 
     def executed(self, tick: ExecutedTick) -> None:
         """Report a tick."""
@@ -91,16 +111,26 @@ class CommandOutput:
         self._on_gate(state)
 
     @property
-    def publishers(self) -> tuple[Any, Any, Any]:
+    def commands(self) -> list[Any]:
+        """The publishers of commands."""
+        return [topic.publisher for topic in self._topics]
+
+    @property
+    def publishers(self) -> list[Any]:
         """Of commands, ticks and the gate."""
-        return self._command, self._executed, self._gate
+        return [*self.commands, self._executed, self._gate]
 
     def flush(self) -> None:
         """Wait until what was said last has arrived, for as long as an ending process may wait."""
-        for publisher in (self._command, self._gate):
+        for publisher in (*self.commands, self._gate):
             publisher.wait_for_all_acked(_FLUSH)
 
     def destroy(self) -> None:
         """Remove the publishers."""
         for publisher in self.publishers:
             self._node.destroy_publisher(publisher)
+
+
+def _shadow(action: Action, command: Command) -> str:
+    """Return where a command goes in a dry run; of several, each below a name of its own."""
+    return DRY_RUN_TOPIC if len(action.commands) == 1 else f"{DRY_RUN_TOPIC}/{command.topic.lstrip('~/')}"

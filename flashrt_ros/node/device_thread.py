@@ -41,8 +41,10 @@ class DeviceThread:
 
     def progress(self) -> None:
         """Mark progress of a job, and be canceled if it was preempted."""
-        self._worker.between_stages()
-        self._moved = time.monotonic()
+        try:
+            self._worker.between_stages()
+        finally:
+            self._moved = time.monotonic()  # an idle job may go on although it was asked to give way
 
     def stalled_for(self) -> float:
         """Seconds since the job in progress began or passed a stage; 0 when there is none."""

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 from rclpy.clock import Clock, ClockType
 from rclpy.exceptions import InvalidHandle
 from rclpy.node import Node
-from rclpy.task import Future
 
+from flashrt_ros.node.executor import Future
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 Result = TypeVar("Result")
@@ -30,12 +30,19 @@ class ExecutorBridge:
         self._node = node
         self._clock = Clock(clock_type=ClockType.STEADY_TIME)
         self._calls: deque[Callable[[], None]] = deque()
-        self._guard = node.create_guard_condition(self._run)
+        self._guard = node.create_guard_condition(self.run)
 
     def post(self, call: Callable[[], None]) -> None:
         """Have the executor thread make a call; from any thread."""
         self._calls.append(call)
         self._wake()
+
+    def leave(self, call: Callable[[], None]) -> None:
+        """Have the executor thread make a call behind those posted, whenever it comes to `run`; from any thread.
+
+        For what nobody waits for: waking the executor would take longer than the call.
+        """
+        self._calls.append(call)
 
     def resolve(self, future: Future, value: Any = None) -> None:
         """Complete a future that a coroutine waits for, unless it is complete; from the executor thread."""
@@ -64,7 +71,8 @@ class ExecutorBridge:
             self._node.destroy_timer(timer)
         return bool(future.done())
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Make the calls that were posted or left; on the executor thread."""
         while self._calls:
             self._calls.popleft()()
 

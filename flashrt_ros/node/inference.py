@@ -11,9 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from rclpy.task import Future
-
 from flashrt_ros.node.device_thread import DeviceThread
+from flashrt_ros.node.executor import Future
 from flashrt_ros.node.executor_bridge import ExecutorBridge
 from flashrt_ros.node.interfaces import msg
 from flashrt_ros.node.observer import Observer, UnreadableError

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from rclpy.duration import Duration
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
-from rclpy.task import Future
 
 from flashrt_ros.node import qos
+from flashrt_ros.node.executor import Future
 from flashrt_ros.node.executor_bridge import ExecutorBridge
 from flashrt_ros.node.interfaces import msg
 from flashrt_ros.node.stamps import to_nanoseconds
@@ -60,6 +60,8 @@ class PolicyControl:
         """When the gate had closed that this epoch was run behind, ns."""
         self.head: Boundary | None = None
         self.durable_boundary = ""
+        """The newest; the state says so with the next thing that it says, or by `publish_durable`."""
+        self._said_durable = ""
         self._step_limit = 0
         self._node = node
         self._bridge = bridge
@@ -128,7 +130,7 @@ class PolicyControl:
         """Publish the state, once command_node was heard: before that this epoch may be one that has been."""
         if self.gate is None:
             return
-        head = self.head
+        head, self._said_durable = self.head, self.durable_boundary
         state = msg.PolicyState(
             stamp=self._node.get_clock().now().to_msg(),
             epoch=self.epoch,
@@ -141,6 +143,11 @@ class PolicyControl:
             state.instruction, state.boundary = head.instruction, head.id
             state.position = head.cursors.get("position", 0)
         self._state.publish(state)
+
+    def publish_durable(self) -> None:
+        """Publish the state where the newest durable boundary is another than was said."""
+        if self.durable_boundary != self._said_durable:
+            self.publish()
 
     def beat(self) -> None:
         """Publish a heartbeat."""

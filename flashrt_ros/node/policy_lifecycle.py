@@ -230,7 +230,6 @@ class PolicyNode(AsyncManagedNode):
 
     def _on_durable(self, boundary: str) -> None:
         self._control.durable_boundary = boundary
-        self._control.publish()
 
     def _publish_chunk(self, inferred: Inferred) -> int:
         mind = self._active_mind()
@@ -246,6 +245,8 @@ class PolicyNode(AsyncManagedNode):
     # ---- time ----
 
     def _watch(self) -> None:
+        self._bridge.run()
+        self._control.publish_durable()
         mind = self._mind
         if mind is None:
             return

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from rclpy.task import Future
-
+from flashrt_ros.node.executor import Future
 from flashrt_ros.node.executor_bridge import ExecutorBridge
 from flashrt_ros.node.interfaces import action, msg, srv
 from flashrt_ros.node.mind import Mind

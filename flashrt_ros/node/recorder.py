@@ -215,7 +215,8 @@ class Recorder:
         if done.chunk is not None:
             record = replace(record, output_sha256=array_sha256(self._rows(done.chunk.actions)))
         raw = serialize_message(_message(record))
-        self._log.publish(raw)
+        if self._log.get_subscription_count():
+            self._log.publish(raw)
         if self._ring is not None:
             used = [(self._images[part.key], part.stamp) for part in record.inputs if part.key in self._images]
             kept = done.capsule if record.verb != "snapshot" else None

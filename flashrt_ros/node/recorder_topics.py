@@ -28,14 +28,17 @@ class Topic:
 
 
 def recorded_topics(contract: Contract) -> tuple[Topic, ...]:
-    """The topics of both nodes, the robot's command and, where it is in lockstep, the clock."""
-    command, _ = command_message(contract.action, contract.action.joints)
+    """The topics of both nodes, the robot's commands and, where it is in lockstep, the clock."""
+    action = contract.action
     topics = (
         Topic("~/state", msg.PolicyState, qos.LATCHED),
         Topic("~/action_chunk", msg.ActionChunk, qos.CHUNK),
         Topic("command/executed", msg.Executed, qos.EXECUTED),
         Topic("command/gate", msg.Gate, qos.LATCHED),
-        Topic(contract.action.command.topic, command, qos.COMMAND),
+        *(
+            Topic(command.topic, command_message(command, command.joints, action.period)[0], qos.COMMAND)
+            for command in action.commands
+        ),
         Topic(DIAGNOSTICS, DiagnosticArray, qos.DIAGNOSTICS),
     )
     return (*topics, Topic("/clock", Clock, qos.CLOCK)) if contract.lockstep else topics

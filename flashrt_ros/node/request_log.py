@@ -9,8 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rclpy.task import Future
-
+from flashrt_ros.node.executor import Future
 from flashrt_ros.node.executor_bridge import ExecutorBridge
 from flashrt_ros.node.request_bounds import check_bounds
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError

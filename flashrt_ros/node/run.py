@@ -14,10 +14,11 @@ from typing import Protocol, runtime_checkable
 
 import rclpy
 from rclpy.exceptions import ParameterException
-from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+from rclpy.executors import ExternalShutdownException
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 
+from flashrt_ros.node.executor import LeanExecutor
 from flashrt_ros.runtime.errors import FlashrtError
 
 BROKEN = 70
@@ -54,7 +55,7 @@ def run_node(factory: Callable[[threading.Event], Node], args: list[str] | None 
         print(f"cannot start: {error}", file=sys.stderr)
         rclpy.try_shutdown()
         return 1
-    executor = SingleThreadedExecutor()
+    executor = LeanExecutor()
     executor.add_node(node)
     wake = node.create_guard_condition(lambda: None)
 

@@ -9,22 +9,31 @@ them holds the rest, see `capsule_info.document_of`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
 import torch
 
-from flashrt_ros.policy.capsule_info import FORMAT, RECIPE, STATE, CapsuleInfo, document_of, info_of, regions_of
-from flashrt_ros.policy.tensor_file import Header, Tensor, TensorFile, damaged, open_checked, write_aside
+from flashrt_ros.policy.capsule_info import (
+    FORMAT,
+    RECIPE,
+    STATE,
+    CapsuleInfo,
+    document_of,
+    info_of,
+    regions_of,
+    written_info,
+)
+from flashrt_ros.policy.tensor_file import Header, Tensor, TensorFile, damaged, digests_of, open_checked, write_aside
 from flashrt_ros.runtime.backend import Saved
 from flashrt_ros.runtime.buffers import Buffer, BufferSet, Range
 from flashrt_ros.runtime.capsule import Capsule
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 from flashrt_ros.runtime.lineage import Boundary, BoundaryKind, Rows
 from flashrt_ros.runtime.manifest import Manifest, differences
-from flashrt_ros.runtime.recipe import Recipe, decode, encode
+from flashrt_ros.runtime.recipe import Recipe, decode, encode_event
 
 _SHOWN_DIFFERENCES = 6
 
@@ -49,25 +58,56 @@ _NUMPY_OF = {name: np.dtype(code) for code, name in _NUMPY.items()}
 class EncodedCapsule:
     """A capsule's file, ready to be written. It holds the capsule's own bytes, not a copy of them."""
 
+    document: dict[str, Any]
     header: Header
     tensors: tuple[Tensor, ...]
     nbytes: int
 
-    def write_aside(self, path: Path) -> None:
-        """Write the file; errors as `tensor_file.write_aside`."""
-        write_aside(path, self.header, self.tensors)
+    def write_aside(self, path: Path) -> CapsuleInfo:
+        """Write the file, and return what it says; errors as `tensor_file.write_aside`."""
+        digests = write_aside(path, self.header, self.tensors)
+        state = [tensor for tensor in self.tensors if tensor.name.startswith(STATE)]
+        return written_info(self.document, [(tensor.data.nbytes, digests[tensor.name]) for tensor in state])
 
 
-def encode_capsule(capsule: Capsule, buffers: BufferSet, created: int) -> EncodedCapsule:
-    """Lay out a capsule's file; `created` in ns."""
-    events, arrays = encode(capsule.boundary.recipe)
+class RecipeEncoder:
+    """Encodes recipes one after the other: what one has in common with the one before is not looked at again.
+
+    Else each snapshot of an episode would hash all of its images again.
+    """
+
+    def __init__(self) -> None:
+        self._line: list[tuple[Recipe, dict[str, Any], list[Tensor]]] = []
+
+    def encode(self, recipe: Recipe) -> tuple[list[dict[str, Any]], list[Tensor]]:
+        """The events, JSON-able, and their arrays as tensors with checksums."""
+        known = {id(node): depth for depth, (node, _, _) in enumerate(self._line)}
+        fresh: list[Recipe] = []
+        node: Recipe | None = recipe
+        while node is not None and id(node) not in known:
+            fresh.append(node)
+            node = node.parent
+        del self._line[known[id(node)] + 1 if node is not None else 0 :]
+        for node in reversed(fresh):
+            header, arrays = encode_event(len(self._line), node.event)
+            self._line.append((node, header, [_hashed(array_tensor(name, array)) for name, array in arrays.items()]))
+        return [header for _, header, _ in self._line], [tensor for _, _, each in self._line for tensor in each]
+
+
+def encode_capsule(
+    capsule: Capsule, buffers: BufferSet, created: int, recipes: RecipeEncoder | None = None
+) -> EncodedCapsule:
+    """Lay out a capsule's file; `created` in ns. `recipes` spares work where capsules have inputs in common."""
+    events, inputs = (recipes or RecipeEncoder()).encode(capsule.boundary.recipe)
     tensors = [
         Tensor(f"{STATE}{spec.name}", _DTYPES[spec.dtype], _live_shape(spec, capsule.boundary.cursors), _bytes(data))
         for spec, data in capsule.regions(buffers)
     ]
-    tensors += [array_tensor(name, array) for name, array in arrays.items()]
-    header = Header(FORMAT, document_of(capsule, events, created), tensors)
-    return EncodedCapsule(header, tuple(tensors), header.nbytes + sum(tensor.data.nbytes for tensor in tensors))
+    tensors += inputs
+    document = document_of(capsule, events, created)
+    header = Header(FORMAT, document, tensors)
+    nbytes = header.nbytes + sum(tensor.data.nbytes for tensor in tensors)
+    return EncodedCapsule(document, header, tuple(tensors), nbytes)
 
 
 def read_capsule(path: Path, buffers: BufferSet, manifest: Manifest, foreign: bool = False) -> Capsule:
@@ -133,6 +173,10 @@ def array_tensor(name: str, array: np.ndarray) -> Tensor:
         raise ValueError(f"recipe array {name} is {array.dtype}, which a capsule file cannot hold")
     data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     return Tensor(name, dtype, array.shape, data.data)
+
+
+def _hashed(tensor: Tensor) -> Tensor:
+    return replace(tensor, sha256=digests_of([tensor])[tensor.name])
 
 
 def _boundary(file: TensorFile, info: CapsuleInfo, arrays: Mapping[str, np.ndarray]) -> Boundary:

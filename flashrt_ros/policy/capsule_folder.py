@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from flashrt_ros.policy.capsule_file import encode_capsule, read_capsule
+from flashrt_ros.policy.capsule_file import RecipeEncoder, encode_capsule, read_capsule
 from flashrt_ros.policy.capsule_info import path_of
 from flashrt_ros.policy.folder_index import ASIDE, FolderIndex
 from flashrt_ros.policy.tensor_file import commit, storage
@@ -24,6 +24,7 @@ class CapsuleFolder:
         """Take the folder; errors as `FolderIndex`."""
         self.index = FolderIndex(folder, size_limit)
         self._folder = folder
+        self._recipes = RecipeEncoder()
 
     def close(self) -> None:
         """Let another process have the folder."""
@@ -41,20 +42,20 @@ class CapsuleFolder:
         """
         name, created = capsule.name, self.index.next_stamp()
         path, aside = path_of(self._folder, name), self._folder / ASIDE
-        encoded = encode_capsule(capsule, buffers, created)
+        encoded = encode_capsule(capsule, buffers, created, self._recipes)
         victims = self.index.victims(name, encoded.nbytes, is_pinned)
         try:
             aside.unlink(missing_ok=True)
-            encoded.write_aside(aside)
+            info = encoded.write_aside(aside)
             os.utime(aside, ns=(created, created))
             if is_pinned(name) and not capsule.automatic:
                 self.index.pin(name, True)
             commit(aside, path)
         except OSError as error:
             raise storage(path, error) from error
-        self.index.note(name)
+        self.index.add(info)
         for victim in victims:
-            self.index.remove(victim)
+            self.index.evict(victim)
         return path
 
     def read(self, name: str, buffers: BufferSet, manifest: Manifest, foreign: bool = False) -> Capsule:

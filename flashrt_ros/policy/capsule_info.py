@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -137,7 +137,12 @@ def info_of(file: TensorFile) -> CapsuleInfo:
         raise damaged(file.path, f"the measured joints {boundary['measured']} are not numbers")
     if document["name"] != name_of(file.path):
         raise damaged(file.path, f"holds the capsule {document['name']!r}; a file is named after its capsule")
-    regions = regions_of(file).values()
+    return written_info(document, [(region.nbytes, region.sha256) for region in regions_of(file).values()])
+
+
+def written_info(document: Mapping[str, Any], regions: Sequence[tuple[int, str]]) -> CapsuleInfo:
+    """What a file says that has this document and, in the order of the layout, these sizes and digests of state."""
+    boundary = document["boundary"]
     return CapsuleInfo(
         name=document["name"],
         label=document["label"],
@@ -152,8 +157,8 @@ def info_of(file: TensorFile) -> CapsuleInfo:
         automatic=document["automatic"],
         created=document["created"],
         version=document["version"],
-        nbytes=sum(region.nbytes for region in regions),
-        sha256=sha256(*(bytes.fromhex(region.sha256) for region in regions)),
+        nbytes=sum(nbytes for nbytes, _ in regions),
+        sha256=sha256(*(bytes.fromhex(digest) for _, digest in regions)),
     )
 
 

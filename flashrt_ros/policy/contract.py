@@ -55,8 +55,12 @@ class Contract:
         return {
             "images": _digest(images),
             "state": _digest(state),
-            "actions": _digest((actions, action.mode, action.outputs)),
+            "actions": _digest((actions, action.mode, action.outputs, *_interface(action))),
         }
+
+
+def _interface(action: Action) -> list[str]:
+    return [] if action.interface == "position" else [action.interface]
 
 
 def _digest(said: object) -> str:
@@ -84,9 +88,13 @@ def load_contract(path: str | Path) -> Contract:
 def _lockstep(value: Value | None, observation: Observation, action: Action) -> Lockstep | None:
     if value is None:
         return None
-    command = action.command
+    command, *others = action.commands
+    if others:
+        value.refuse("the robot waits for one command of each tick; give one action.command for all joints")
     if command.type not in STAMPED_COMMAND_TYPES:
         value.refuse(f"needs commands with a stamp, and {command.type} has none; use {STAMPED_COMMAND_TYPES[0]}")
+    if command.interface != "position":
+        value.refuse("the robot moves to the targets of each tick; use action.command.interface: position")
     if command.handover != "point":
         value.refuse("the robot waits for the command of each tick; use action.command.handover: point")
     if any(group.action == "release" for group in action.safety):

@@ -4,9 +4,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from flashrt_ros.policy.contract_keys import Conversion, choice_of, names_of, quoted, range_of, topic_of
+from flashrt_ros.policy.contract_keys import (
+    Conversion,
+    choice_of,
+    covered,
+    names_of,
+    quoted,
+    range_of,
+    some_of,
+    topic_of,
+)
 from flashrt_ros.policy.contract_observation import Observation
 from flashrt_ros.policy.yaml_reader import Section, Value
 
@@ -16,6 +25,7 @@ STAMPED_COMMAND_TYPES = NAMED_COMMAND_TYPES = ("sensor_msgs/msg/JointState", TRA
 ACTION_MODES = ("delta", "absolute")
 STRATEGIES = ("sync", "async", "rtc")
 HANDOVERS = ("point", "trajectory")
+INTERFACES = ("position", "velocity")
 SAFETY_ACTIONS = ("hold", "release", "zero")
 
 
@@ -23,7 +33,8 @@ SAFETY_ACTIONS = ("hold", "release", "zero")
 class Limits:
     """Bounds of each commanded joint, in the order of `Action.joints`: rad or m, and rad or m a control tick.
 
-    `acceleration` bounds by how much the steps of a hold may differ from one tick to the next; None: by nothing.
+    `acceleration` bounds by how much the steps of a hold, or of commanded velocities, may differ from one tick to the
+    next; None: by nothing.
     """
 
     low: tuple[float, ...]
@@ -34,22 +45,26 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Where commands go.
+    """Where the commands of `joints` go, in that order. All of an action have the same handover and interface.
 
     `handover` is "point", one target a tick, or "trajectory", up to `max_handover` seconds of targets at once.
+    `interface`: what the numbers are, "position" (rad or m) or "velocity" (rad/s or m/s).
     """
 
     topic: str
     type: str
+    joints: tuple[str, ...]
     handover: str = "point"
     max_handover: float = 0.0
+    interface: str = "position"
 
 
 @dataclass(frozen=True, slots=True)
 class SafetyGroup:
     """What happens to some joints when the gate closes.
 
-    `action` is "hold" (bring the joints to rest, then silence) or "release" (silence at once).
+    `action` is "hold" (bring the joints to rest, then silence) or "release" (silence at once). Of joints that are
+    commanded by velocity it may be "zero", which is what "hold" means there.
     `timeout` in seconds: a hold that lasts longer is an error; None: it may last.
     """
 
@@ -67,9 +82,10 @@ class Action:
         rate: control ticks a second.
         mode: "delta" (relative to the joints of the observation) or "absolute".
         limits: in the robot's units.
-        start_tolerance: rad or m; bounds how far the first action of an epoch may lie from the measured joints.
+        start_tolerance: rad or m; bounds how far the first action of an epoch may lie from the measured joints. Of
+            velocities: rad/s or m/s, from standing still.
         threshold: an inference starts when this many rows or fewer are left.
-        command: where commands go.
+        commands: each joint is in one.
         safety: each joint is in one group.
         strategy: "sync" finishes a chunk, then infers; "async" infers ahead; "rtc" does so with real-time chunking.
         outputs: [first, behind the last) of the policy's outputs; None: all.
@@ -82,7 +98,7 @@ class Action:
     limits: Limits
     start_tolerance: float
     threshold: int
-    command: Command
+    commands: tuple[Command, ...]
     safety: tuple[SafetyGroup, ...]
     strategy: str = "async"
     outputs: tuple[int, int] | None = None
@@ -93,24 +109,38 @@ class Action:
         """Nanoseconds between two control ticks."""
         return round(1e9 / self.rate)
 
+    @property
+    def interface(self) -> str:
+        """What commands are: "position" or "velocity"."""
+        return self.commands[0].interface
+
+    @property
+    def max_handover(self) -> float:
+        """Seconds of targets that are handed over at once at most; 0: one point."""
+        return self.commands[0].max_handover
+
 
 def read_action(section: Section, observation: Observation) -> Action:
     """Check the section `action`; what it commands must be among what is observed."""
     joints = _joints(section.take("joints"), observation)
     rate = section.take("rate").as_number(above=0.0)
-    command = _command(section.take("command").as_section())
+    commands = _commands(section.take("command"), joints)
+    interface = commands[0].interface
+    conversions = tuple(observation.conversion(joint) for joint in joints)
+    if interface == "velocity":
+        conversions = tuple(replace(conversion, offset=0.0) for conversion in conversions)
     action = Action(
         joints=joints,
         rate=rate,
-        mode=section.take("mode").as_choice(ACTION_MODES),
-        limits=_limits(section.take("limits").as_section(), joints, rate),
+        mode=_mode(section.take("mode"), interface),
+        limits=_limits(section.take("limits").as_section(), joints, rate, interface),
         start_tolerance=section.take("start_tolerance").as_number(above=0.0),
         threshold=section.take("threshold").as_count(least=0),
-        command=command,
-        safety=_safety(section.take("safety"), joints, command),
+        commands=commands,
+        safety=_safety(section.take("safety"), joints, commands),
         strategy=choice_of(section.take_if_given("strategy"), STRATEGIES, "async"),
         outputs=_outputs(section.take_if_given("outputs"), joints),
-        conversions=tuple(observation.conversion(joint) for joint in joints),
+        conversions=conversions,
     )
     section.end()
     return action
@@ -140,8 +170,37 @@ def _outputs(value: Value | None, joints: tuple[str, ...]) -> tuple[int, int] | 
     return numbers[0], numbers[1]
 
 
-def _command(section: Section) -> Command:
+def _mode(value: Value, interface: str) -> str:
+    mode = value.as_choice(ACTION_MODES)
+    if mode == "delta" and interface == "velocity":
+        value.refuse("delta is relative to the measured positions, and the commands are velocities; use absolute")
+    return mode
+
+
+def _commands(value: Value, joints: tuple[str, ...]) -> tuple[Command, ...]:
+    if not value.is_list:
+        return (_command(value.as_section(), joints),)
+    commands = value.as_list(lambda item: _command_of_some(item.as_section(), joints))
+    covered(value, (command.joints for command in commands), joints, "command", "say where it is commanded")
+    for what in ("topic", "interface", "handover", "max_handover"):
+        found = [getattr(command, what) for command in commands]
+        if what == "topic" and len(set(found)) < len(found):
+            value.refuse(f"{quoted(sorted({name for name in found if found.count(name) > 1}))} is given twice")
+        if what != "topic" and len(set(found)) > 1:
+            value.refuse(f"all commands go out in the same tick; give them the same {what}, not {found}")
+    return commands
+
+
+def _command_of_some(section: Section, joints: tuple[str, ...]) -> Command:
+    return _command(section, some_of(section.take("joints"), joints))
+
+
+def _command(section: Section, joints: tuple[str, ...]) -> Command:
     topic, kind = topic_of(section.take("topic")), section.take("type").as_choice(COMMAND_TYPES)
+    given = section.take_if_given("interface")
+    interface = choice_of(given, INTERFACES, "position")
+    if given and interface == "velocity" and kind == TRAJECTORY:
+        given.refuse(f"{kind} is a way from position to position; send velocities as {COMMAND_TYPES[0]}")
     value = section.take_if_given("handover")
     handover = choice_of(value, HANDOVERS, "point")
     longest = 0.0
@@ -150,38 +209,31 @@ def _command(section: Section) -> Command:
             value.refuse(f"trajectory needs the type {TRAJECTORY}; {kind} holds one point")
         longest = section.take("max_handover").as_number(above=0.0)
     section.end()
-    return Command(topic, kind, handover, longest)
+    return Command(topic, kind, joints, handover, longest, interface)
 
 
-def _safety(value: Value, joints: tuple[str, ...], command: Command) -> tuple[SafetyGroup, ...]:
+def _safety(value: Value, joints: tuple[str, ...], commands: tuple[Command, ...]) -> tuple[SafetyGroup, ...]:
+    interface = commands[0].interface
     if value.is_text:
-        return (SafetyGroup(joints, _safety_action(value)),)
+        return (SafetyGroup(joints, _safety_action(value, interface)),)
     section = value.as_section()
     listed = section.take("groups")
-    groups = listed.as_list(lambda item: _safety_group(item.as_section(), joints))
+    groups = listed.as_list(lambda item: _safety_group(item.as_section(), joints, interface))
     section.end()
-    named = [name for group in groups for name in group.joints]
-    twice = sorted({name for name in named if named.count(name) > 1})
-    if twice:
-        listed.refuse(f"{quoted(twice)} is in two groups; put each joint into one")
-    missing = [name for name in joints if name not in named]
-    if missing:
-        listed.refuse(f"{quoted(missing)} of action.joints is in no group; say what happens to it")
-    if len({group.action for group in groups}) > 1 and command.type not in NAMED_COMMAND_TYPES:
-        listed.refuse(
-            f"a command of {command.type} holds every joint, so that some cannot be released while others are held; "
-            f"give all groups the same action, or use {NAMED_COMMAND_TYPES[0]}"
-        )
+    covered(listed, (group.joints for group in groups), joints, "group", "say what happens to it")
+    released = {joint for group in groups if group.action == "release" for joint in group.joints}
+    for command in commands:
+        if command.type not in NAMED_COMMAND_TYPES and released & {*command.joints} not in (set(), {*command.joints}):
+            listed.refuse(
+                f"a command of {command.type} holds every joint, so that some cannot be released while others are "
+                f"held; release all of {command.topic} or none, or use {NAMED_COMMAND_TYPES[0]}"
+            )
     return groups
 
 
-def _safety_group(section: Section, joints: tuple[str, ...]) -> SafetyGroup:
-    listed = section.take("joints")
-    names = names_of(listed)
-    unknown = [name for name in names if name not in joints]
-    if unknown:
-        listed.refuse(f"{quoted(unknown)} is not in action.joints ({', '.join(joints)})")
-    action = _safety_action(section.take("action"))
+def _safety_group(section: Section, joints: tuple[str, ...], interface: str) -> SafetyGroup:
+    names = some_of(section.take("joints"), joints)
+    action = _safety_action(section.take("action"), interface)
     value = section.take_if_given("timeout")
     if value and action != "hold":
         value.refuse(f"a {action} has no end; only a hold can last too long")
@@ -189,20 +241,23 @@ def _safety_group(section: Section, joints: tuple[str, ...]) -> SafetyGroup:
     return SafetyGroup(names, action, value.as_number(above=0.0) if value else None)
 
 
-def _safety_action(value: Value) -> str:
+def _safety_action(value: Value, interface: str) -> str:
     action = value.as_choice(SAFETY_ACTIONS)
-    if action == "zero":
+    if action == "zero" and interface == "position":
         value.refuse(
-            "'zero' stops a joint that is commanded by velocity or effort; these are commanded by position, and zero "
-            "is a place to travel to. Use hold or release"
+            "'zero' stops a joint that is commanded by velocity; these are commanded by position, and zero is a place "
+            "to travel to. Use hold or release"
         )
     return action
 
 
-def _limits(section: Section, joints: tuple[str, ...], rate: float) -> Limits:
+def _limits(section: Section, joints: tuple[str, ...], rate: float, interface: str) -> Limits:
     ranges = [range_of(value) for value in _for_each_joint(section.take("position"), joints)]
-    velocity = section.take_if_given("velocity")
+    moves = interface == "velocity"
+    velocity = section.take("velocity") if moves else section.take_if_given("velocity")
     step = section.take_if_given("step") if velocity else section.take("step")
+    if moves and step:
+        step.refuse("the commands are velocities; bound them by limits.velocity, and their change by acceleration")
     bounds = []
     if step:
         bounds.append([value.as_number(above=0.0) for value in _for_each_joint(step, joints)])

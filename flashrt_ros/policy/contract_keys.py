@@ -44,6 +44,26 @@ def names_of(value: Value) -> tuple[str, ...]:
     return names
 
 
+def some_of(value: Value, joints: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a list of different names, all of `action.joints`."""
+    names = names_of(value)
+    unknown = [name for name in names if name not in joints]
+    if unknown:
+        value.refuse(f"{quoted(unknown)} is not in action.joints ({', '.join(joints)})")
+    return names
+
+
+def covered(value: Value, parts: Iterable[tuple[str, ...]], joints: tuple[str, ...], part: str, advice: str) -> None:
+    """Refuse parts of which one joint is in two, or in none; `part`: what one is called."""
+    named = [name for names in parts for name in names]
+    twice = sorted({name for name in named if named.count(name) > 1})
+    if twice:
+        value.refuse(f"{quoted(twice)} is in two {part}s; put each joint into one")
+    missing = [name for name in joints if name not in named]
+    if missing:
+        value.refuse(f"{quoted(missing)} of action.joints is in no {part}; {advice}")
+
+
 def range_of(value: Value) -> tuple[float, float]:
     """Return [low, high], low below high."""
     numbers = value.as_list(lambda item: item.as_number())

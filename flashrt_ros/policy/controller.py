@@ -19,9 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 from flashrt_ros.policy.action_queue import ActionQueue, Chunk, UnfitChunkError, arrange_rows
 from flashrt_ros.policy.contract import Contract
 from flashrt_ros.policy.gate import Gate, GateState, is_plausible
+from flashrt_ros.policy.interface import interface_of
 from flashrt_ros.policy.joint_merger import max_age_of
 from flashrt_ros.policy.latency_tracker import LatencyTracker
-from flashrt_ros.policy.limits import Saturation
 from flashrt_ros.policy.measured_joints import MeasuredJoints
 from flashrt_ros.policy.plausibility import Plausibility
 from flashrt_ros.policy.safety import SafetyAction
@@ -45,11 +45,11 @@ class Output(Protocol):
     """Where a controller's results go, in the order in which they happen."""
 
     def command(self, stamp: int, rows: NDArray[np.float64]) -> None:
-        """Send joint targets [rows, joints] to the robot, for the tick at `stamp` ns and those after it."""
+        """Send commands [rows, joints] to the robot, for the tick at `stamp` ns and those after it."""
         ...
 
     def safety(self, stamp: int, rows: NDArray[np.float64]) -> None:
-        """Send the safety action: joint targets [rows, joints] that end at rest, or go on to it; `stamp` in ns."""
+        """Send the safety action: commands [rows, joints] that end at rest, or go on to it; `stamp` in ns."""
         ...
 
     def executed(self, tick: ExecutedTick) -> None:
@@ -69,7 +69,8 @@ class Controller(ABC):
         action = contract.action
         self.gate = gate
         self.queue = ActionQueue(action.period)
-        self.saturation = Saturation(action.joints, action.limits)
+        self.interface = interface_of(action)
+        self.saturation = self.interface.saturation
         self.safety = SafetyAction(action.joints, action.safety)
         self.joints = MeasuredJoints(action.joints, max_age_of(contract.observation.sources_of(action.joints)))
         self.latency = LatencyTracker()
@@ -87,14 +88,14 @@ class Controller(ABC):
         self._output = output
         self._now = now
         self._waits_between = action.strategy == "sync"
-        self._handed_over = max(1, int(action.command.max_handover * 1e9 / action.period + 1e-6))
+        self._handed_over = max(1, int(action.max_handover * 1e9 / action.period + 1e-6))
         self._out_of_rows = False
         self._asked_at: int | None = None
         self._newest_chunk = 0
         self._commanded: NDArray[np.float64] | None = None
-        self._velocity = np.zeros(len(action.joints))
-        """By how much the last targets differ from those a tick before."""
-        self._plausibility = Plausibility(action.joints, action.limits, action.period, action.start_tolerance)
+        self._change = np.zeros(len(action.joints))
+        """By how much the last command differs from the one a tick before."""
+        self._plausibility = Plausibility(action.joints, action.limits, action.period, self.interface.slack)
 
     @property
     def holding(self) -> bool:
@@ -216,11 +217,11 @@ class Controller(ABC):
         if not self.safety.joints:
             self._close("hold: run again to move")
             return "nothing was commanded: the contract's safety action releases every joint"
-        trouble = "" if self.gate.open else self.joints.trouble(self._now())
+        trouble = "" if self.gate.open or self.interface.is_velocity else self.joints.trouble(self._now())
         was_open = self.gate.open
         self._close("hold: run again to move")
         if not was_open and not trouble:
-            self._hold_measured()
+            self._hold_still()
         return trouble
 
     def release(self) -> None:
@@ -237,8 +238,8 @@ class Controller(ABC):
         """Forget the plan and do the safety action; `raised`: a higher epoch asked for it."""
 
     @abstractmethod
-    def _hold_measured(self) -> None:
-        """Command the joints once as they are measured, outside their limits too: a hold is no travel."""
+    def _hold_still(self) -> None:
+        """Stop an arm that was not commanded to move: position targets are the joints as they are measured."""
 
     def _send(self, tick: int, positions: NDArray[np.float64]) -> None:
         self._output.command(tick, self._rows_from(positions))
@@ -288,8 +289,10 @@ class Controller(ABC):
         row = queue.take(tick) if gate.open else None
         if row is not None and self._commanded is not None:
             before = self._commanded
+            if self.joints.positions is not None:
+                self.saturation.look(self.joints.positions)
             self._commanded = self.saturation.apply(row, before)
-            self._velocity = self._commanded - before
+            self._change = self._commanded - before
             self._out_of_rows = False
             self.steps += 1
             self._send(tick, self._commanded)
@@ -310,14 +313,11 @@ class Controller(ABC):
             self._explain(f"joints: {trouble}")
             return False
         measured = self.joints.positions
-        limited = self.saturation.within_position(measured)
-        refusal = self._too_far(measured, limited, "has its limit at") or self._too_far(
-            measured, self.queue.first_due(), "would start at"
-        )
+        refusal = self.interface.refusal(measured, self.queue.first_due())
         if refusal:
             self._close(f"start_tolerance: {refusal}", fault=True)
             return False
-        self._commanded = measured
+        self._commanded = self.interface.begin(measured)
         self._out_of_rows = False
         self._plausibility.begin(measured, self.joints.stamp)
         self.gate.pass_commands()
@@ -327,16 +327,6 @@ class Controller(ABC):
     def _implausible(self) -> str:
         positions = self.joints.positions
         return "" if positions is None else self._plausibility.trouble(positions, self.joints.stamp)
-
-    def _too_far(self, measured: NDArray[np.float64], wanted: NDArray[np.float64], role: str) -> str:
-        """Return which joint is measured further than the start tolerance from where it is wanted; empty: none."""
-        worst = int(np.argmax(np.abs(wanted - measured)))
-        if abs(wanted[worst] - measured[worst]) <= self._action.start_tolerance:
-            return ""
-        return (
-            f"joint '{self._action.joints[worst]}' {role} {wanted[worst]:.4f}, it is measured at "
-            f"{measured[worst]:.4f}, allowed is {self._action.start_tolerance:g}"
-        )
 
     def _report(self, tick: int, *, active: bool, may_ask: bool = True) -> None:
         queue = self.queue

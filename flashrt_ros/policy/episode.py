@@ -17,6 +17,7 @@ from flashrt_ros.policy import state
 from flashrt_ros.policy.generator import fold_retry, key_from_seed
 from flashrt_ros.policy.loading import Policy
 from flashrt_ros.policy.processing import Observation
+from flashrt_ros.policy.saying import Request
 from flashrt_ros.policy.store import CapsuleStore
 from flashrt_ros.runtime.buffers import BufferSet, Scope
 from flashrt_ros.runtime.capsule import Capsule
@@ -37,6 +38,7 @@ from flashrt_ros.runtime.recipe import (
     Rekey,
     Remember,
     Root,
+    Say,
 )
 
 CONTEXT: tuple[Scope, ...] = ("context",)
@@ -64,6 +66,8 @@ class Episode:
         self.prefilled = 0
         self.copied = 0
         self.note = ""
+        self.said: list[list[int]] = []
+        """What each step of the newest text has said, in tokens."""
         self._between_stages = between_stages
         self._ids = (f"{uuid.uuid4().hex[:12]}-{number}" for number in itertools.count(1))
 
@@ -74,7 +78,7 @@ class Episode:
             FlashrtError: NOT_BEGUN; BAD_INSTRUCTION; BAD_OBSERVATION; NOT_FINITE, a stage made a NaN; BAD_REQUEST, too
                 much was asked for since the newest observation.
         """
-        if isinstance(event, Act | Instruct | Rekey):
+        if isinstance(event, Act | Instruct | Rekey | Say):
             self._check_recipe()
         match event:
             case Begin():
@@ -89,6 +93,8 @@ class Episode:
                 return self._remember(event)
             case Act():
                 return self._act(event)
+            case Say():
+                return self._say(event)
             case Executed():
                 return self._executed(event)
             case Discard():
@@ -109,6 +115,11 @@ class Episode:
         if self.live.head is None:
             raise not_begun()
         return self.live.head
+
+    @property
+    def _row(self) -> int:
+        """Where the next row of the context will stand."""
+        return self.live.chain.ends.get("position", 0)
 
     @property
     def _buffers(self) -> BufferSet:
@@ -164,6 +175,41 @@ class Episode:
         self._run(self.policy.model.act())
         state.plan_new_chunk(b, self.policy.processor.reference(b["measured"].numpy()))
         return self._commit("act", head.recipe.then(event))
+
+    def _say(self, event: Say) -> Boundary:
+        self.require_head()
+        request = Request.of(self.policy, event)
+        rows = len(request.prompt) + event.max_tokens + len(request.closing)
+        self._make_room(rows)
+        room = self.policy.model.max_rows - self._row
+        if rows > room:
+            raise FlashrtError(
+                ErrorCode.BAD_REQUEST,
+                f"say: {rows} rows with prompt and closing, and room for {room}; ask for fewer",
+            )
+        if len(request.prompt):
+            self._run(self.policy.model.text(request.prompt))
+        if not self._row:
+            raise FlashrtError(ErrorCode.NOT_BEGUN, "say needs rows to go on from; observe first, or give a prompt")
+        said = self._say_behind(request, event)
+        if len(request.closing) and self.said[-1][-1] in request.stops:
+            self._run(self.policy.model.text(request.closing, behind=len(request.prompt) + said))
+        return self._commit("say", self.require_head().recipe.then(event))
+
+    def _say_behind(self, request: Request, event: Say) -> int:
+        """Say up to `max_tokens` tokens behind the newest row, one step a fence; how many."""
+        speech, said = self.policy.model.speech, 0
+        assert speech is not None  # the request was checked
+        self.said = []
+        self.live.will_write(AT_CURSOR, event.max_tokens)
+        self._run(Work((speech.begin(),)))
+        while said < event.max_tokens and not (self.said and self.said[-1][-1] in request.stops):
+            rows = event.max_tokens - said if event.speculate else 1
+            self._run(Work((speech.step(request.stops, rows, len(request.prompt) + said),)))
+            self.said.append(speech.said(self._buffers))
+            said += len(self.said[-1])
+        self.live.wrote(said)
+        return said
 
     def _executed(self, event: Executed) -> Boundary:
         head, plan = self.require_head(), self._buffers["plan"]
@@ -264,7 +310,7 @@ class Episode:
 
     def _make_room(self, rows: int) -> None:
         """Compact the context if `rows` more do not fit: instruction and history stay, older rows go."""
-        if self.live.chain.ends.get("position", 0) + rows <= self.policy.model.max_rows:
+        if self._row + rows <= self.policy.model.max_rows:
             return
         head, b = self.require_head(), self._buffers
         root = self._present_root(head.instruction)

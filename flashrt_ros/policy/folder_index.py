@@ -100,12 +100,9 @@ class FolderIndex:
         with self._guard:
             return max(time.time_ns(), 1 + max((max(k.info.created, k.used) for k in self._kept.values()), default=0))
 
-    def note(self, name: str) -> None:
-        """Look at a file that has come, or has come anew; errors as `read_info`."""
-        kept = look_at(path_of(self.folder, name))
-        with self._guard:
-            self.unreadable.pop(name, None)
-            self._kept[name] = kept
+    def add(self, info: CapsuleInfo) -> None:
+        """Note that a capsule's file was written, and what it says; STORAGE if it is not there."""
+        self._keep(_kept(path_of(self.folder, info.name), info))
 
     def use(self, name: str) -> None:
         """Note that a file is used; the time outlives the process. Errors as `read_info`."""
@@ -114,7 +111,7 @@ class FolderIndex:
             os.utime(path, ns=(stamp, stamp))
         except OSError as error:
             raise storage(path, error) from error
-        self.note(name)
+        self._keep(look_at(path))
 
     def pin(self, name: str, pinned: bool) -> None:
         """Protect a capsule from the size limit for good, or no longer; durable on return."""
@@ -135,10 +132,21 @@ class FolderIndex:
 
     def remove(self, name: str) -> None:
         """Delete a capsule's file for good; UNKNOWN_CAPSULE if there is none, STORAGE if the disk refuses."""
+        self.evict(name)
+        try:
+            sync_folder(self.folder)
+        except OSError as error:
+            raise storage(self.folder, error) from error
+        self.pin(name, False)
+
+    def evict(self, name: str) -> None:
+        """Delete a file that nothing pins, without waiting for the disk; errors as `remove`.
+
+        One that comes back because the power failed is counted, and goes again.
+        """
         path = path_of(self.folder, name)
         try:
             path.unlink()
-            sync_folder(self.folder)
         except FileNotFoundError as error:
             raise FlashrtError(ErrorCode.UNKNOWN_CAPSULE, f"{path}: there is no such file") from error
         except OSError as error:
@@ -146,7 +154,6 @@ class FolderIndex:
         with self._guard:
             self.unreadable.pop(name, None)
             self._kept.pop(name, None)
-        self.pin(name, False)
 
     def victims(self, name: str, nbytes: int, is_pinned: Callable[[str], bool]) -> list[str]:
         """The least recently used, unpinned capsules that must go for a new file.
@@ -176,6 +183,11 @@ class FolderIndex:
                 "Delete some, or raise the limit",
             )
         return found
+
+    def _keep(self, kept: Kept) -> None:
+        with self._guard:
+            self.unreadable.pop(kept.info.name, None)
+            self._kept[kept.info.name] = kept
 
     def _living_pins(self) -> set[str]:
         """The pins, without those whose capsule never came, or went."""
@@ -219,7 +231,10 @@ def scan(folder: Path) -> tuple[list[Kept], dict[str, FlashrtError]]:
 
 def look_at(path: Path) -> Kept:
     """Read what an index keeps of a file; errors as `read_info`."""
-    info = read_info(path)
+    return _kept(path, read_info(path))
+
+
+def _kept(path: Path, info: CapsuleInfo) -> Kept:
     try:
         status = path.lstat()
     except OSError as error:

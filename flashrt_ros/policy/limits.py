@@ -1,6 +1,6 @@
 # Copyright 2026 the flashrt_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Saturation: no command leaves the position limits or exceeds the step limits."""
+"""Saturation: no command leaves its limits."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ class Saturation:
         self._step = np.array(limits.step)
         self._saturated = np.zeros(len(self._joints), dtype=np.int64)
 
+    def look(self, measured: NDArray[np.float64]) -> None:
+        """Take where the joints are [joints], for bounds that depend on it."""
+
     @property
     def counts(self) -> dict[str, int]:
         """Rows that were changed, by joint; joints that never were are left out."""
@@ -38,7 +41,7 @@ class Saturation:
 
         From a `before` outside the position limits, it goes a step towards them, or as far as the nearest limit is.
         """
-        bounded = self._bound(row, before)
+        bounded = self.bound(row, before)
         self._saturated += np.abs(bounded - row) > _ROUNDING
         return bounded
 
@@ -47,8 +50,48 @@ class Saturation:
         bounded = np.clip(rows, self._low, self._high)
         if (np.abs(np.diff(bounded, axis=0, prepend=before[None])) > self._step).any():
             for index, row in enumerate(rows):
-                before = bounded[index] = self._bound(row, before)
+                before = bounded[index] = self.bound(row, before)
         return bounded
 
-    def _bound(self, row: NDArray[np.float64], before: NDArray[np.float64]) -> NDArray[np.float64]:
+    def bound(self, row: NDArray[np.float64], before: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Do as `apply`, uncounted."""
         return np.clip(np.clip(row, before - self._step, before + self._step), self._low, self._high)
+
+
+class SpeedSaturation(Saturation):
+    """Bounds commanded speeds: by velocity, by acceleration, and by the way that is left to the position limits.
+
+    Towards a limit a joint is commanded no faster than lets it stop there, by its acceleration and with this tick's
+    way; at a limit, only away from it. This goes before its acceleration.
+    """
+
+    def __init__(self, joints: Sequence[str], limits: Limits, rate: float) -> None:
+        """`rate`: control ticks a second. Rows are rad/s or m/s."""
+        speed = rate * np.array(limits.step)
+        self._acceleration = None if limits.acceleration is None else rate**2 * np.array(limits.acceleration)
+        change = np.full(len(speed), np.inf) if self._acceleration is None else self._acceleration / rate
+        super().__init__(joints, Limits(tuple(-speed), tuple(speed), tuple(change)))
+        self._rate = rate
+        self._positions = np.array(limits.low), np.array(limits.high)
+        self._room = -speed, speed
+
+    def look(self, measured: NDArray[np.float64]) -> None:
+        """Take how far it is to the position limits."""
+        low, high = self._positions
+        self._room = -self._fastest(measured - low), self._fastest(high - measured)
+
+    def _fastest(self, way: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the speed v behind which the joint stops within `way`, for it slows down by a / rate a tick.
+
+        The ways of its ticks make up an arithmetic series: v^2 / 2 a + v / 2 rate.
+        """
+        way = np.maximum(way, 0.0)
+        fastest = self._rate * way
+        if self._acceleration is None:
+            return fastest
+        half = self._acceleration / (2.0 * self._rate)
+        return np.minimum(fastest, np.sqrt(half**2 + 2.0 * self._acceleration * way) - half)
+
+    def bound(self, row: NDArray[np.float64], before: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Do as `apply`, uncounted."""
+        return np.clip(super().bound(row, before), *self._room)

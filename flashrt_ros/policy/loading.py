@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from flashrt_ros.models.checkpoint import Checkpoint
 from flashrt_ros.models.observation import ModelObservation
 from flashrt_ros.models.policy_model import PolicyModel
 from flashrt_ros.policy.device import choose
@@ -18,7 +19,7 @@ from flashrt_ros.policy.processing import Processor
 from flashrt_ros.policy.state import session_buffers
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 from flashrt_ros.runtime.manifest import Manifest
-from flashrt_ros.runtime.plan import Plan
+from flashrt_ros.runtime.plan import Plan, Work
 
 Progress = Callable[[str], None]
 
@@ -48,6 +49,7 @@ def load_policy(
     precision: str = "auto",
     capsule_bytes: int = CAPSULE_BYTES,
     views: Sequence[str] | None = None,
+    tensors: Checkpoint | None = None,
 ) -> Policy:
     """Load a checkpoint, capture its stages and run each of them once.
 
@@ -60,6 +62,7 @@ def load_policy(
         precision: "float32", "bfloat16", or "auto": float32 on a CPU, bfloat16 on a GPU.
         capsule_bytes: memory of a GPU that capsules and the journal may fill.
         views: the cameras there are, for a policy that can do with some of its own.
+        tensors: weights in place of those in the folder's *.safetensors.
 
     Raises:
         FlashrtError: BAD_CHECKPOINT, naming what is wrong; BAD_REQUEST for device, precision or threads; DEVICE, there
@@ -71,7 +74,7 @@ def load_policy(
     dtype = chosen.precision(precision)
     progress(f"device {chosen.name}: {chosen.why}")
     progress(f"reading the headers of {path}")
-    opened = open_checkpoint(path, dtype, views)
+    opened = open_checkpoint(path, dtype, views, tensors)
     model = opened.model
     processor = Processor(model.config, opened.prompts, opened.normaliser)
     progress("taking the checksums of the weights")
@@ -103,8 +106,11 @@ def warm_up(plan: Plan, model: PolicyModel) -> None:
     for count in range(config.max_instruction_tokens, 0, -1):
         tokens = np.zeros(count, np.int64)
         segments = [step for work in (model.instruct(tokens), model.observe(seen, tokens)) for step in work.steps]
-        drawn = [work for work in (model.act(), model.sample(0, 0)) if not cold.isdisjoint(s.stage for s in work.steps)]
-        steps = [*segments, *(step for work in drawn for step in work.steps)]
+        others = [model.act(), model.sample(0, 0)]
+        if model.speech is not None:
+            others.append(Work((model.speech.begin(), model.speech.step((), model.speech.rows, 0))))
+        behind = [work for work in others if not cold.isdisjoint(s.stage for s in work.steps)]
+        steps = [*segments, *(step for work in behind for step in work.steps)]
         if cold.isdisjoint(step.stage for step in steps):
             continue
         for step in steps:

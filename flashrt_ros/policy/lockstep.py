@@ -62,7 +62,7 @@ class LockstepController(Controller):
         self._commanded = None  # the last command belongs to another state of the world
         super()._time_went_back(before, now)
 
-    def _hold_measured(self) -> None:
+    def _hold_still(self) -> None:
         self._holds.append(None)
         self._wake()
 

@@ -66,31 +66,37 @@ class Folder(Protocol):
         """The prompts."""
 
 
-def open_folder(path: str | Path) -> Folder:
-    """Find out what a folder holds; BAD_CHECKPOINT where that cannot be told."""
+def open_folder(path: str | Path, tensors: Checkpoint | None = None) -> Folder:
+    """Find out what a folder holds; BAD_CHECKPOINT where that cannot be told. `tensors` take the place of its files."""
     folder = Path(path)
     if not folder.is_dir():
         message = f"checkpoint {folder}: no such folder; name the one with config.json"
         raise FlashrtError(ErrorCode.BAD_CHECKPOINT, message)
     values = read_json(folder / "config.json")
     if "flashrt" in values:
-        return HybridFolder(folder, values)
-    checkpoint = Checkpoint(folder)
-    return Pi0Folder(folder, values, checkpoint) if is_pi0(checkpoint) else HybridFolder(folder, values)
+        return HybridFolder(folder, values, tensors)
+    checkpoint = tensors if tensors is not None else Checkpoint(folder)
+    return Pi0Folder(folder, values, checkpoint) if is_pi0(checkpoint) else HybridFolder(folder, values, tensors)
 
 
-def open_checkpoint(path: str | Path, dtype: torch.dtype = torch.float32, views: Sequence[str] | None = None) -> Opened:
+def open_checkpoint(
+    path: str | Path,
+    dtype: torch.dtype = torch.float32,
+    views: Sequence[str] | None = None,
+    tensors: Checkpoint | None = None,
+) -> Opened:
     """Read configuration, tokenizer, statistics and the headers of the tensors.
 
     Args:
         path: the folder.
         dtype: what the policy is to compute in.
         views: the cameras there are, for a policy that can do with some of its own.
+        tensors: weights in place of those in the folder's files.
 
     Raises:
         FlashrtError: BAD_CHECKPOINT, naming what is wrong.
     """
-    folder = open_folder(path)
+    folder = open_folder(path, tensors)
     model, normaliser = folder.model(dtype, views), folder.normaliser()
     return Opened(model, normaliser, folder.prompts(), folder.tokenizer())
 
@@ -98,13 +104,14 @@ def open_checkpoint(path: str | Path, dtype: torch.dtype = torch.float32, views:
 class HybridFolder:
     """config.json with the section `flashrt`, tokenizer.json, norm_stats.json."""
 
-    def __init__(self, folder: Path, values: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, values: dict[str, Any], tensors: Checkpoint | None) -> None:
         self._folder = folder
         self._values = values
+        self._tensors = tensors
 
     def model(self, dtype: torch.dtype, views: Sequence[str] | None) -> PolicyModel:
         """See Folder.model; it sees all its views."""
-        return Hybrid.from_folder(self._folder, dtype)
+        return Hybrid.from_folder(self._folder, dtype, self._tensors)
 
     def config(self) -> HybridConfig:
         """See Folder.config."""

@@ -19,16 +19,16 @@ class Pi0Prompts:
 
     def __init__(self, tokenizer: TextTokenizer, limit: int) -> None:
         """`limit`: how many tokens."""
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self._limit = limit
         self._begin = tokenizer.begin_token()
 
     def instruction(self, text: str) -> NDArray[np.int64]:
         """Tokens of the prompt."""
-        longest = self._limit * self._tokenizer.longest_token
+        longest = self._limit * self.tokenizer.longest_token
         check_text(text, longest, f"more than {self._limit} tokens can hold")
-        check_special(text, self._tokenizer.special_tokens_in(text))
-        parts = ([self._begin], self._tokenizer.encode(cleaned(text)), self._tokenizer.encode("\n"))
+        check_special(text, self.tokenizer.special_tokens_in(text))
+        parts = ([self._begin], self.tokenizer.encode(cleaned(text)), self.tokenizer.encode("\n"))
         tokens = np.concatenate(parts).astype(np.int64)
         check_tokens(text, len(tokens), self._limit)
         return tokens
@@ -43,7 +43,7 @@ class Pi05Prompts:
 
     def __init__(self, tokenizer: TextTokenizer, limit: int, config: PolicyConfig) -> None:
         """`limit`: how many tokens."""
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self._limit = limit
         self._letters = config.instruction_size
         self._state_dim = config.state_dim
@@ -53,7 +53,7 @@ class Pi05Prompts:
     def instruction(self, text: str) -> NDArray[np.int64]:
         """The letters of the instruction, once its prompt has been found to fit with the longest state."""
         check_text(text, self._letters, f"the policy {self._letters} at most")
-        check_special(text, self._tokenizer.special_tokens_in(text))
+        check_special(text, self.tokenizer.special_tokens_in(text))
         clean = cleaned(text)
         check_tokens(text, len(self._tokens(clean, [self._longest_number] * self._state_dim)), self._limit)
         return np.array([ord(letter) for letter in clean], np.int64)
@@ -68,7 +68,7 @@ class Pi05Prompts:
 
     def _tokens(self, text: str, numbers: list[int]) -> NDArray[np.int64]:
         words = " ".join(map(str, numbers))
-        tokens = self._tokenizer.encode(f"Task: {text}, State: {words};\nAction: ")
+        tokens = self.tokenizer.encode(f"Task: {text}, State: {words};\nAction: ")
         return np.concatenate(([self._begin], tokens)).astype(np.int64)
 
 

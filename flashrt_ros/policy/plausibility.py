@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from flashrt_ros.policy.contract_action import Limits
 
-_SPEED_FACTOR = 10.0
+SPEED_FACTOR = 10.0
 """An arm that somebody pushes moves much faster than it is commanded to; one with a broken encoder, faster still."""
 
 
@@ -22,7 +22,7 @@ class Plausibility:
         """`period`: ns of a control tick; `tolerance`: rad or m by which a measurement may be off."""
         self._tolerance = tolerance
         self._bounds = [
-            (joint, low - tolerance, high + tolerance, _SPEED_FACTOR * step / period)
+            (joint, low - tolerance, high + tolerance, SPEED_FACTOR * step / period)
             for joint, low, high, step in zip(joints, limits.low, limits.high, limits.step, strict=True)
         ]
         self._before: list[float] | None = None

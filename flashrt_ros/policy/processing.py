@@ -14,6 +14,7 @@ from flashrt_ros.models.policy_model import PolicyConfig
 from flashrt_ros.policy.images import resize_with_pad
 from flashrt_ros.policy.normalise import Normaliser
 from flashrt_ros.policy.prompts import Prompts
+from flashrt_ros.policy.text import TextTokenizer
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 PLAUSIBLE = 1e6
@@ -57,6 +58,11 @@ class Processor:
         unmeasured = [name for name in config.action_names if name not in config.state_names]
         if config.action_mode == "delta" and unmeasured:
             raise _bad_config(f"action_mode delta, but action_names {unmeasured} are not among state_names")
+
+    @property
+    def tokenizer(self) -> TextTokenizer:
+        """The checkpoint's."""
+        return self.prompts.tokenizer
 
     def observation(self, observation: Observation) -> ModelObservation:
         """Resize the views into the config's order and normalise the state; BAD_OBSERVATION for anything amiss."""

@@ -9,12 +9,14 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from flashrt_ros.policy.tokenizer import Tokenizer
+from flashrt_ros.policy.text import TextTokenizer
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 
 class Prompts(Protocol):
     """What a session keeps of an instruction, and what is made of it when an observation comes."""
+
+    tokenizer: TextTokenizer
 
     def instruction(self, text: str) -> NDArray[np.int64]:
         """What is kept of an instruction, int64 [n]; BAD_INSTRUCTION for one that the policy cannot take."""
@@ -26,7 +28,7 @@ class Prompts(Protocol):
 class TemplatePrompts:
     """An instruction's tokens in the checkpoint's template, whatever is observed."""
 
-    def __init__(self, template: str, limit: int, tokenizer: Tokenizer) -> None:
+    def __init__(self, template: str, limit: int, tokenizer: TextTokenizer) -> None:
         """`limit`: how many tokens; BAD_CHECKPOINT for a template that does not name {instruction} once."""
         if template.count("{instruction}") != 1:
             raise FlashrtError(
@@ -35,13 +37,13 @@ class TemplatePrompts:
             )
         self._template = template
         self._limit = limit
-        self._tokenizer = tokenizer
+        self.tokenizer: TextTokenizer = tokenizer
 
     def instruction(self, text: str) -> NDArray[np.int64]:
         """Tokens of the instruction in the template."""
-        check_text(text, self._limit * self._tokenizer.longest_token, f"more than {self._limit} tokens can hold")
-        check_special(text, self._tokenizer.special_tokens_in(text))
-        tokens = self._tokenizer.encode(self._template.replace("{instruction}", text))
+        check_text(text, self._limit * self.tokenizer.longest_token, f"more than {self._limit} tokens can hold")
+        check_special(text, self.tokenizer.special_tokens_in(text))
+        tokens = self.tokenizer.encode(self._template.replace("{instruction}", text))
         check_tokens(text, len(tokens), self._limit)
         return tokens
 

@@ -17,9 +17,9 @@ from flashrt_ros.runtime.backend import Saved
 from flashrt_ros.runtime.capsule import Capsule
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 from flashrt_ros.runtime.lineage import Boundary, Rows
-from flashrt_ros.runtime.recipe import Act, Instruct, Observe, Recipe, Remember, Root
+from flashrt_ros.runtime.recipe import Act, Instruct, Observe, Recipe, Remember, Root, Say
 
-_MAKE_BOUNDARIES = (Instruct, Observe, Remember, Act)
+_MAKE_BOUNDARIES = (Instruct, Observe, Remember, Act, Say)
 """Events that commit a boundary of their own; the others amend the one before."""
 
 

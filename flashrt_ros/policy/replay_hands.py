@@ -117,12 +117,11 @@ def recorded_hands(recording: Recording) -> Hands:
         hands.executed(ExecutedTick(stamp, m.epoch, m.active, m.chunk_id, m.cursor, m.remaining, m.steps, m.infer))
     for timed in recording.other["Gate"]:
         hands.gates.append(_gate_state(timed.message))
-    for timed in recording.commands:
-        command = _command(timed.message, recording.contract.action.joints)
-        if command is not None:
-            stamp, positions = command
-            tick = hands.ticks.get(stamp)
-            hands.commands[stamp] = SentCommand(positions, tick is None or not tick.active)
+    for stamp, by_name in _commands(recording).items():
+        joints = [joint for joint in recording.contract.action.joints if joint in by_name]
+        positions = np.array([by_name[joint] for joint in joints], np.float64)
+        tick = hands.ticks.get(stamp)
+        hands.commands[stamp] = SentCommand(positions, tick is None or not tick.active)
     return hands
 
 
@@ -314,16 +313,14 @@ def _gate_state(m: Any) -> GateState:
     return GateState(m.epoch, m.open, m.dry_run, m.enabled, stamp_of(m.closed_at), m.reason)
 
 
-def _command(message: Any, joints: tuple[str, ...]) -> tuple[int, NDArray[np.float64]] | None:
-    """Stamp, and positions of the joints that it names in the contract's order; None for a type without a stamp."""
-    if not hasattr(message, "header"):
-        return None
-    names = message.name if hasattr(message, "name") else message.joint_names
-    values = message.position if hasattr(message, "position") else message.points[0].positions
-    by_name = dict(zip(names, values, strict=True))
-    return stamp_of(message.header.stamp), np.array(
-        [by_name[joint] for joint in joints if joint in by_name], np.float64
-    )
+def _commands(recording: Recording) -> dict[int, dict[str, float]]:
+    """Values by joint, by stamp, of all commands together; without those of a type without a stamp."""
+    field, found = recording.contract.action.interface, dict[int, dict[str, float]]()
+    for message in (timed.message for timed in recording.commands if hasattr(timed.message, "header")):
+        names = message.name if hasattr(message, "name") else message.joint_names
+        values = getattr(message, field) if hasattr(message, field) else message.points[0].positions
+        found.setdefault(stamp_of(message.header.stamp), {}).update(zip(names, values, strict=True))
+    return found
 
 
 def _hold(controller: Controller) -> None:

@@ -53,7 +53,7 @@ class Recording:
         records: the log of boundaries, in its order; empty: the bag has none.
         times: when each of them was recorded, ns.
         other: messages of our other types and of the clock, by the last part of their type's name.
-        commands: of the contract's command topic.
+        commands: of the contract's command topics.
         troubles: what is wrong with the bag, where it can be used all the same.
     """
 
@@ -75,16 +75,16 @@ def read_recording(bag: Bag, contract: Contract) -> Recording:
     """
     parts = _parts(bag, contract)
     topics = {part.topic: [other for other in parts.values() if other.topic == part.topic] for part in parts.values()}
-    command = _find(bag, contract.action.command.topic)
+    commands = {topic for command in contract.action.commands if (topic := _find(bag, command.topic))}
     ours = {topic: name for topic, kind in bag.types.items() if (name := _our_name(kind))}
     found = Recording(
         bag, contract, parts, [], [], {name: [] for name in (*_OURS[1:], "Clock")}, [], list(bag.troubles)
     )
-    for topic, time, raw in bag.messages([*topics, *ours, *([command] if command else [])]):
+    for topic, time, raw in bag.messages([*topics, *ours, *commands]):
         if topic in topics:
             for part in topics[topic]:
                 _note_stamp(part, time, raw)
-        elif topic == command:
+        elif topic in commands:
             found.commands.append(Timed(time, bag.decode(topic, raw)))
         elif ours[topic] == _OURS[0]:
             found.records.append(record_of(bag.decode(topic, raw)))

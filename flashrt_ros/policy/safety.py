@@ -10,11 +10,11 @@ from flashrt_ros.policy.contract_action import SafetyGroup
 
 
 class SafetyAction:
-    """Which of the commanded joints are told to stay where they are; the others are told nothing any more."""
+    """Which of the commanded joints are brought to rest; the others are told nothing any more."""
 
     def __init__(self, joints: Sequence[str], groups: Sequence[SafetyGroup]) -> None:
         """`joints`: the commanded ones, in their order; each is in one of the groups."""
-        held = {joint for group in groups if group.action == "hold" for joint in group.joints}
+        held = {joint for group in groups if group.action != "release" for joint in group.joints}
         self.columns = [column for column, joint in enumerate(joints) if joint in held]
         """Of the held joints among the commanded ones."""
         self.joints = tuple(joints[column] for column in self.columns)

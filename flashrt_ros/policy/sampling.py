@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from flashrt_ros.policy.generator import key_from_seed
 from flashrt_ros.policy.loading import Policy
+from flashrt_ros.policy.worker import GaveWay
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 from flashrt_ros.runtime.lineage import Boundary
 from flashrt_ros.runtime.live import LiveState
@@ -18,6 +20,9 @@ from flashrt_ros.runtime.plan import Step
 
 _RESTARTS = 20
 """How often the head may move on before all chunks are drawn from one."""
+
+_SHORT = 0.01
+"""Seconds that others wait for a chunk that is nearly drawn: begun again and again, it might never be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +34,19 @@ class Sample:
     boundary: Boundary
 
 
+@dataclass(slots=True)
+class Pace:
+    """What the newest chunk took.
+
+    Attributes:
+        step: seconds of one of its steps, with its part of the wait for the device; None: none was drawn yet.
+    """
+
+    step: float | None = None
+
+
 class Sampling:
-    """One job of the device that gives way to all others before each of its stages.
+    """One job of the device that gives way to all others before each of its stages, unless a chunk is nearly drawn.
 
     It writes no state: what it computes lies in scratch, and what comes out in an output. So there is nothing to bring
     back. Called again after it gave way, it goes on where it was; where another job ran stages meanwhile, the chunk in
@@ -38,9 +54,20 @@ class Sampling:
     """
 
     def __init__(
-        self, policy: Policy, live: LiveState, between_stages: Callable[[], None], seeds: Sequence[int]
+        self, policy: Policy, live: LiveState, between_stages: Callable[[], None], pace: Pace, seeds: Sequence[int]
     ) -> None:
-        """`between_stages` runs before each stage and may raise to give way. BAD_REQUEST: no seeds, or no such seed."""
+        """Draw nothing yet.
+
+        Args:
+            policy: whose chunks are drawn.
+            live: the state that they are drawn from.
+            between_stages: runs before each stage, and may raise GaveWay.
+            pace: of the chunks before; it is kept up.
+            seeds: one for each chunk.
+
+        Raises:
+            FlashrtError: BAD_REQUEST, no seeds, or no such seed.
+        """
         if not seeds:
             raise FlashrtError(ErrorCode.BAD_REQUEST, "no seeds to sample with; give one for each chunk")
         self._seeds = tuple(seeds)
@@ -48,6 +75,8 @@ class Sampling:
         self._policy = policy
         self._live = live
         self._between_stages = between_stages
+        self._pace = pace
+        self._seconds = 0.0
         self._samples: list[Sample] = []
         self._head: Boundary | None = None
         self._steps: tuple[Step, ...] = ()
@@ -95,20 +124,32 @@ class Sampling:
         plan = self._live.plan
         key = self._keys[len(self._samples)]
         self._steps = self._policy.model.sample(key, int(plan.buffers["generator"][1])).steps
-        self._done = 0
+        self._done, self._seconds = 0, 0.0
 
     def _run(self) -> None:
         plan = self._live.plan
         for step in self._steps[self._done :]:
-            self._between_stages()
+            self._let_others()
+            began = time.monotonic()
             if not self._done:
                 plan.clear_faults()
             plan.run(step)
             self._done, self._replays = self._done + 1, plan.replays
+            self._seconds += time.monotonic() - began
+
+    def _let_others(self) -> None:
+        try:
+            self._between_stages()
+        except GaveWay:
+            step, left = self._pace.step, len(self._steps) - self._done
+            if not self._done or step is None or left * step >= _SHORT:
+                raise
 
     def _take(self, head: Boundary) -> Sample:
+        began = time.monotonic()
         self._done = 0
         trouble = self._live.plan.fence()
+        self._pace.step = (self._seconds + time.monotonic() - began) / len(self._steps)
         if trouble:
             raise FlashrtError(ErrorCode.NOT_FINITE, f"the policy's computation failed: {trouble}")
         b, processor = self._live.plan.buffers, self._policy.processor

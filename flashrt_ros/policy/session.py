@@ -17,14 +17,15 @@ from flashrt_ros.policy.generator import seed_from_key
 from flashrt_ros.policy.loading import Policy
 from flashrt_ros.policy.names import check_name
 from flashrt_ros.policy.processing import Observation
-from flashrt_ros.policy.sampling import Sample, Sampling
+from flashrt_ros.policy.sampling import Pace, Sample, Sampling
+from flashrt_ros.policy.saying import END_OF_TURN, Said, said
 from flashrt_ros.policy.store import CapsuleStore
 from flashrt_ros.runtime.capsule import Capsule
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 from flashrt_ros.runtime.lineage import Boundary, JournalEntry
 from flashrt_ros.runtime.live import LiveState, RowSource
 from flashrt_ros.runtime.manifest import differences, sha256
-from flashrt_ros.runtime.recipe import Act, Begin, Discard, Event, Executed, Instruct, Observe, Rekey
+from flashrt_ros.runtime.recipe import Act, Begin, Discard, Event, Executed, Instruct, Observe, Rekey, Say
 
 EPISODE_START = "episode_start"
 """In `restore`: the kept start of the running episode, whatever its instruction."""
@@ -92,6 +93,7 @@ class Session:
         self.live = LiveState(policy.plan, journal_bytes)
         self._episode = Episode(policy, self.live, self.store, between_stages)
         self._between_stages = between_stages
+        self._pace = Pace()
         self._together = False
 
     @property
@@ -143,6 +145,31 @@ class Session:
             self._episode.apply(Act())
             return self._chunk()
 
+    def say(
+        self,
+        max_tokens: int,
+        stop: Sequence[str] = END_OF_TURN,
+        prompt: str = "",
+        closing: str = "",
+        speculate: bool = True,
+    ) -> Said:
+        """Say, greedily, what follows the newest row: a plan, a subtask. It becomes a segment of the context.
+
+        Args:
+            max_tokens: the most that is said.
+            stop: texts of single tokens, of which the first that is said ends it, and stays in the context.
+            prompt: text that is appended first, special tokens included: what opens the policy's turn.
+            closing: text that is appended behind one of `stop`.
+            speculate: let the checkpoint's MTP layer, if it has one, draft ahead; what is said is the same.
+
+        Raises:
+            FlashrtError: NOT_BEGUN; BAD_REQUEST, naming what cannot be; NOT_FINITE.
+        """
+        event = Say(max_tokens, tuple(stop), prompt, closing, speculate)
+        with self._verb():
+            boundary = self._episode.apply(event)
+            return said(self.policy, event, self._episode.said, boundary)
+
     def planned(self) -> Chunk | None:
         """The planned chunk from its cursor on; None where none is planned."""
         return self._chunk() if int(self.live.plan.buffers["plan"][0]) else None
@@ -175,7 +202,7 @@ class Session:
 
     def sampling(self, seeds: Sequence[int]) -> Sampling:
         """The same as a job that gives way to others between its stages; to be called on the session's thread."""
-        return Sampling(self.policy, self.live, self._between_stages, seeds)
+        return Sampling(self.policy, self.live, self._between_stages, self._pace, seeds)
 
     def reset(self, instruction: str = "", seed: int | None = None) -> VerbReport:
         """Return to the start of the episode, or begin another instruction; None keeps the seed."""

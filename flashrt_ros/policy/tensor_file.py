@@ -43,12 +43,13 @@ _PIECE = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A named tensor to be written; `data` is its bytes."""
+    """A named tensor to be written; `data` is its bytes, `sha256` their checksum where it is known already."""
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     data: memoryview
+    sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,24 +114,31 @@ class Header:
         kept = {"format": format_name, "sha256": _NO_DIGEST, "document": json.dumps(document, allow_nan=False)}
         self._before = f'{{"__metadata__": {json.dumps(kept)[:-1]}, "tensors": '
         self._after = "}, " + json.dumps(table)[1:] if table else "}}"
-        self.nbytes = len(self.encoded({tensor.name: _NO_DIGEST for tensor in tensors}))
+        unhashed = self._text({tensor.name: _NO_DIGEST for tensor in tensors})
+        self.nbytes = _LENGTH_BYTES + len(unhashed)
 
     def encoded(self, digests: Mapping[str, str]) -> bytes:
         """The header with each tensor's checksum, of `nbytes` bytes."""
-        header = f"{self._before}{json.dumps(json.dumps(digests))}{self._after}".encode()
-        header += b" " * (-len(header) % _LENGTH_BYTES)
+        header = self._text(digests)
         digest = hashlib.sha256(header).hexdigest()
         header = header.replace(_NO_DIGEST.encode(), digest.encode(), 1)
         return len(header).to_bytes(_LENGTH_BYTES, "little") + header
 
+    def _text(self, digests: Mapping[str, str]) -> bytes:
+        text = f"{self._before}{json.dumps(json.dumps(digests))}{self._after}".encode()
+        return text + b" " * (-len(text) % _LENGTH_BYTES)
+
 
 def digests_of(tensors: Iterable[Tensor]) -> dict[str, str]:
     """sha256 of each tensor's bytes."""
-    return {tensor.name: hashlib.sha256(tensor.data).hexdigest() for tensor in tensors}
+    return {tensor.name: tensor.sha256 or hashlib.sha256(tensor.data).hexdigest() for tensor in tensors}
 
 
-def write_aside(path: Path, header: Header, tensors: Sequence[Tensor]) -> None:
+def write_aside(path: Path, header: Header, tensors: Sequence[Tensor]) -> dict[str, str]:
     """Write a new file at `path` and wait until the disk has it; on failure none is left.
+
+    Returns:
+        The sha256 of each tensor's bytes.
 
     Raises:
         FlashrtError: STORAGE, with the reason of the file system.
@@ -159,6 +167,7 @@ def write_aside(path: Path, header: Header, tensors: Sequence[Tensor]) -> None:
     except OSError as error:
         path.unlink(missing_ok=True)
         raise storage(path, error) from error
+    return found
 
 
 def _write_tensor(descriptor: int, offset: int, tensor: Tensor) -> str:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -35,6 +36,9 @@ class TextTokenizer(Protocol):
     def encode(self, text: str) -> np.ndarray:
         """Tokens of `text`, int64 [n], without any that stand for its beginning or end."""
 
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of `tokens`, without special tokens."""
+
     def special_tokens_in(self, text: str) -> list[str]:
         """The special tokens that `text` would be read as, each once."""
 
@@ -63,6 +67,10 @@ class SentencePiece:
     def encode(self, text: str) -> np.ndarray:
         """See TextTokenizer.encode."""
         return np.array(self._model.encode(text), dtype=np.int64)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """See TextTokenizer.decode."""
+        return str(self._model.decode(list(tokens)))
 
     def special_tokens_in(self, text: str) -> list[str]:
         """None."""

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from flashrt_ros.policy.braking import Braking
 from flashrt_ros.policy.contract import Contract
 from flashrt_ros.policy.controller import Controller, Output
 from flashrt_ros.policy.gate import Gate
@@ -20,8 +19,6 @@ class TimedController(Controller):
 
     def __init__(self, contract: Contract, output: Output, gate: Gate, now: Callable[[], int]) -> None:
         super().__init__(contract, output, gate, now)
-        limit = self._action.limits.acceleration
-        self._braking = None if limit is None else Braking(self.saturation, limit)
         self.stopping = False
         """Whether a hold has still to bring the joints to rest, tick by tick."""
         self._last_tick: int | None = None
@@ -51,12 +48,13 @@ class TimedController(Controller):
             self.brake(now)
 
     def brake(self, tick: int) -> None:
-        """Command the next targets of a hold that has not brought the joints to rest yet; `tick` in ns."""
-        if not self.stopping or self._commanded is None or self._braking is None:
+        """Send the next command of a hold that has not brought the joints to rest yet; `tick` in ns."""
+        braking = self.interface.braking
+        if not self.stopping or self._commanded is None or braking is None:
             return
-        rows = self._braking.rows(self._commanded, self._velocity, self._handed_over)
-        self._commanded, self._velocity = rows[0], rows[0] - self._commanded
-        self.stopping = bool(self._velocity.any())
+        rows = braking.rows(self._commanded, self._change, self._handed_over)
+        self._commanded, self._change = rows[0], rows[0] - self._commanded
+        self.stopping = not braking.rests(self._commanded, self._change)
         self._send_safety(tick, rows)
 
     def release(self) -> None:
@@ -67,12 +65,15 @@ class TimedController(Controller):
     def stopped(self, seconds: float) -> None:
         """Close the gate: this process did nothing for some time, of which ROS time need not know yet.
 
-        Where the arm is now is not known then, so it is told nothing.
+        Where the arm is now is not known then, so position targets are not sent.
         """
-        self.stopping = False
+        interrupted, self.stopping = self.stopping, False
+        if self.gate.open or interrupted:
+            self._commanded = self.interface.still(None)
         if self.gate.open:
-            self._commanded = None
             self._close(f"time: stopped for {seconds:.3f} s", fault=True)
+        elif interrupted:
+            self._hold_commanded(self._now())
 
     def measured(self, names: Sequence[str], positions: ArrayLike, stamp: int) -> None:
         """Take measured joints, unless newer ones have come; `stamp` in ns.
@@ -90,28 +91,28 @@ class TimedController(Controller):
         if was_open:
             self._hold_commanded(self._now())
 
-    def _hold_measured(self) -> None:
-        if self.joints.positions is not None and not self.stopping:
+    def _hold_still(self) -> None:
+        now = self._now()
+        still = self.interface.still(None if self.joints.trouble(now) else self.joints.positions)
+        if still is not None and not self.stopping:
             self.holds += 1
-            self._send_safety(self._now(), self.joints.positions[None])
+            self._send_safety(now, still[None])
 
     def _hold_commanded(self, tick: int) -> None:
-        """Bring the joints to rest from the last targets.
+        """Bring the joints to rest from the last command.
 
-        With limits of acceleration, tick by tick from the next one on. Without, these targets are commanded again: the
-        speed that was commanded, at most a step a tick, ends in this tick.
-        After missed ticks the arm may be anywhere, and the last targets are an old action: it is held where it is
-        measured, and told nothing where that is not known.
+        With limits of acceleration, tick by tick from the next one on; without, in this tick.
+        After missed ticks the arm may be anywhere, and the last command is an old action: position targets are then the
+        joints as they are measured, and none are sent where that is not known.
         """
         self._moving = self.stopping = False
         if self._missed_ticks(tick):
-            if not self.joints.trouble(tick):
-                self._hold_measured()
+            self._hold_still()
         elif self._commanded is not None:
             self.holds += 1
-            self.stopping = self._braking is not None and bool(self.safety.joints)
+            self.stopping = self.interface.braking is not None and bool(self.safety.joints)
             if not self.stopping:
-                self._send_safety(tick, self._commanded[None])
+                self._send_safety(tick, self.interface.rest(self._commanded)[None])
 
     def _missed_ticks(self, now: int) -> bool:
         """Return whether this process was stopped, or time leapt: what it knows is of a world that is no more."""

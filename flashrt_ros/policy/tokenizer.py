@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +57,10 @@ class Tokenizer:
         if token is None:
             raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"tokenizer {self.path}: has no token <bos>")
         return int(token)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of `tokens`, without special tokens."""
+        return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))
 
     def special_tokens_in(self, text: str) -> list[str]:
         """The special tokens (turn markers, image placeholders) that `text` would be read as, each once."""

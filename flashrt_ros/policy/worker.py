@@ -82,10 +82,11 @@ class Worker:
         return self._add(self._quick, run)
 
     def submit_idle(self, run: Callable[[], Result]) -> Future[Result]:
-        """Queue a job that keeps nobody waiting for longer than a stage.
+        """Queue a job that lets others wait for little.
 
         It runs while nothing else does. Where something comes, `between_stages` raises GaveWay out of it, and it is
-        called again behind that: it must find by itself where it was. Neither `preempt` nor a verb cancels it.
+        called again behind that: it must find by itself where it was. It may go on instead where its end is near.
+        Neither `preempt` nor a verb cancels it.
         """
         return self._add(self._idle, run)
 

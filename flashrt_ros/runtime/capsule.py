@@ -42,7 +42,7 @@ class Capsule:
                 yield spec, torch.empty(0, dtype=torch.uint8)
                 continue
             wanted = Range(spec.memory, buffers.offsets[spec.name], rows * spec.row_nbytes)
-            yield spec, part(row_bytes if spec.rows else small, [wanted]).data[0]
+            yield spec, _find(row_bytes if spec.rows else small, wanted)
 
     def sha256(self, buffers: BufferSet) -> str:
         """Digest of the digests of each state buffer's live bytes; equal capsules have equal ones."""

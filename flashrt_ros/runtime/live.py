@@ -88,6 +88,12 @@ class LiveState:
         self.physical = self.chain.until("position", first_row)
         self.chain = self.physical.append({"position": first_row + rows})
 
+    def wrote(self, rows: int) -> None:
+        """Of the rows announced last only the first `rows` were written to stay."""
+        before = self.chain.parent
+        assert before is not None
+        self.physical = self.chain = before.append({"position": before.ends.get("position", 0) + rows})
+
     def keep_rows_before(self) -> None:
         """Keep the rows of the boundary before this transaction, so that overwriting them loses nothing."""
         before = self._before

@@ -56,6 +56,20 @@ class Act:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Say:
+    """Text was said: behind `prompt`, up to `max_tokens` tokens or the first of the tokens `stop`, then `closing`.
+
+    What was said is not kept: as with a chunk, whoever runs the recipe makes it again.
+    """
+
+    max_tokens: int
+    stop: tuple[str, ...]
+    prompt: str = ""
+    closing: str = ""
+    speculate: bool = True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Executed:
     """How far the robot has run the chunk of act `act_index`."""
 
@@ -76,9 +90,10 @@ class Rekey:
     retry: int = 0
 
 
-Event = Begin | Root | Instruct | Observe | Remember | Act | Executed | Discard | Rekey
+Event = Begin | Root | Instruct | Observe | Remember | Act | Say | Executed | Discard | Rekey
 EVENTS: dict[str, type[Any]] = {
-    kind.__name__.lower(): kind for kind in (Begin, Root, Instruct, Observe, Remember, Act, Executed, Discard, Rekey)
+    kind.__name__.lower(): kind
+    for kind in (Begin, Root, Instruct, Observe, Remember, Act, Say, Executed, Discard, Rekey)
 }
 
 
@@ -120,18 +135,28 @@ def encode(recipe: Recipe) -> tuple[list[dict[str, Any]], Arrays]:
     headers: list[dict[str, Any]] = []
     arrays: Arrays = {}
     for index, event in enumerate(recipe.events()):
-        header: dict[str, Any] = {"event": type(event).__name__.lower()}
-        for name in event.__slots__:
-            value = getattr(event, name)
-            if isinstance(value, np.ndarray):
-                arrays[f"recipe.{index}.{name}"] = value
-            elif isinstance(value, Mapping):
-                header[name] = sorted(value)
-                arrays.update({f"recipe.{index}.{name}.{key}": value[key] for key in value})
-            else:
-                header[name] = value
+        header, its_arrays = encode_event(index, event)
         headers.append(header)
+        arrays |= its_arrays
     return headers, arrays
+
+
+def encode_event(index: int, event: Event) -> tuple[dict[str, Any], Arrays]:
+    """Split the event at a place of a recipe; its arrays are named after that place."""
+    arrays: Arrays = {}
+    header: dict[str, Any] = {"event": type(event).__name__.lower()}
+    for name in event.__slots__:
+        value = getattr(event, name)
+        if isinstance(value, np.ndarray):
+            arrays[f"recipe.{index}.{name}"] = value
+        elif isinstance(value, Mapping):
+            header[name] = sorted(value)
+            arrays.update({f"recipe.{index}.{name}.{key}": value[key] for key in value})
+        elif isinstance(value, tuple):
+            header[name] = {"values": list(value)}
+        else:
+            header[name] = value
+    return header, arrays
 
 
 def decode(headers: list[dict[str, Any]], arrays: Mapping[str, np.ndarray]) -> Recipe:
@@ -159,4 +184,6 @@ def decode(headers: list[dict[str, Any]], arrays: Mapping[str, np.ndarray]) -> R
 def _decode_field(key: str, value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     if isinstance(value, list):
         return {name: arrays[f"{key}.{name}"] for name in value}
+    if isinstance(value, dict):
+        return tuple(value["values"])
     return arrays[key] if value is None and key in arrays else value

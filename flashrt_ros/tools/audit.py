@@ -31,7 +31,10 @@ from flashrt_ros.policy.session import Mode, Session
 from flashrt_ros.runtime.errors import FlashrtError
 
 Trace = dict[str, bytes | str]
-"""Of a run: the actions of each chunk, and the digests of the state buffers at its start and its end."""
+"""Of a run: the actions of each chunk, what was said, and the digests of the state buffers at its start and its end."""
+
+_SAID = 6
+"""Tokens that the policy says."""
 
 
 Noticed = Literal["output", "bytes", "same", ""]
@@ -127,14 +130,14 @@ def random_observation(policy: Policy, rng: np.random.Generator, stamp: int) -> 
 
 
 def _prepare(session: Session, observations: Sequence[Observation]) -> None:
-    """Bring the session to the audited boundary: one more observation fits, the next compacts the context."""
+    """Bring the session to the audited boundary: a text and one observation fit, the next compacts the context."""
     session.begin("press the red button", seed=7)
     session.instruct("no, the blue one")
     for number in itertools.count():
         rows = session.observe(observations[number % 2]).prefilled_tokens
         chunk = session.act()
         session.executed(chunk.act_index, 3)
-        full = chunk.boundary.cursors["position"] + 2 * rows > session.policy.model.max_rows
+        full = chunk.boundary.cursors["position"] + _SAID + 2 * rows > session.policy.model.max_rows
         if number and (full or session.policy.model.config.rewrites):
             return
 
@@ -145,6 +148,9 @@ def _run_on(session: Session, observations: Sequence[Observation]) -> Trace:
     if planned is not None:
         trace["planned"] = planned.actions.tobytes() + planned.start.to_bytes(4, "little")
     trace["chunk 0"] = session.act().actions.tobytes()
+    if session.policy.model.speech is not None:
+        said = session.say(_SAID, stop=())
+        trace["said"] = f"{said.tokens} in {said.steps}"
     for number, observation in enumerate(observations[2:4], start=1):
         session.observe(observation)
         trace[f"chunk {number}"] = session.act().actions.tobytes()

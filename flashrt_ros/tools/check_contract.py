@@ -77,8 +77,9 @@ def cautions(contract: Contract) -> list[str]:
             "controller_timeout is 0: nothing stops the robot if command_node dies; let its controller do so, and say "
             "after how long"
         )
-    if action.command.type.endswith("Float64MultiArray"):
-        found.append(f"{action.command.topic} has no names: its controller's joints must be {', '.join(action.joints)}")
+    for command in action.commands:
+        if command.type.endswith("Float64MultiArray"):
+            found.append(f"{command.topic} has no names: its controller's joints must be {', '.join(command.joints)}")
     released = [joint for group in action.safety if group.action == "release" for joint in group.joints]
     if released:
         found.append(f"{', '.join(released)} get no command when the gate closes: they must stop by themselves")
@@ -116,6 +117,9 @@ def _outside(contract: Contract, actions: ActionMap, middle: np.ndarray) -> list
     limits, joints, notes = contract.action.limits, contract.action.joints, []
     for joint, value in zip(actions.joints, actions.rows(middle)[0], strict=True):
         low, high = limits.low[joints.index(joint)], limits.high[joints.index(joint)]
+        if contract.action.interface == "velocity":
+            high = contract.action.rate * limits.step[joints.index(joint)]
+            low = -high
         if not low <= value <= high:
             notes.append(
                 f"{joint}: the middle of the checkpoint's actions is {value:.4g}, outside the limits [{low:g}, "

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from flashrt_ros.models.policy_model import PolicyConfig
 from flashrt_ros.policy.contract import Contract
-from flashrt_ros.policy.contract_action import Action
+from flashrt_ros.policy.contract_action import Action, Command
 from flashrt_ros.policy.contract_keys import Conversion
 from flashrt_ros.policy.contract_observation import ImageSource, StateSource
 
@@ -62,14 +62,14 @@ def expected(config: PolicyConfig) -> RenderableType:
 
 
 def _facts(contract: Contract) -> list[tuple[str, str]]:
-    action, command = contract.action, contract.action.command
-    handover = "a point a tick"
-    if command.handover == "trajectory":
-        handover = f"trajectories of {command.max_handover:g} s at most"
+    action = contract.action
+    handover = f"a {'point' if action.interface == 'position' else action.interface} a tick"
+    if action.max_handover:
+        handover = f"trajectories of {action.max_handover:g} s at most"
     outputs = "all" if action.outputs is None else f"{action.outputs[0]} to {action.outputs[1] - 1}"
     controller = f"{contract.controller_timeout:g} s" if contract.controller_timeout else "never"
     facts = [
-        ("command", f"{command.topic}, {command.type.rpartition('/')[2]}, {handover}"),
+        *(("command", f"{_where(action, command)}, {handover}") for command in action.commands),
         ("rate", f"{action.rate:g} Hz"),
         ("actions", f"{action.mode}, {action.strategy}, outputs: {outputs}"),
         ("an inference starts at", f"{action.threshold} rows left"),
@@ -80,6 +80,11 @@ def _facts(contract: Contract) -> list[tuple[str, str]]:
     if contract.lockstep is not None:
         facts.append(("lockstep", f"chunks apply {contract.lockstep.apply_after} ticks after their observation"))
     return facts
+
+
+def _where(action: Action, command: Command) -> str:
+    which = "" if command.joints == action.joints else f" of {', '.join(command.joints)}"
+    return f"{command.topic}, {command.type.rpartition('/')[2]}{which}"
 
 
 def _pixels(source: ImageSource) -> str:
@@ -106,7 +111,7 @@ def _conversion(conversion: Conversion) -> str:
 def _on_trouble(action: Action, joint: str) -> str:
     group = next(group for group in action.safety if joint in group.joints)
     parts = [group.action]
-    if group.action == "hold" and action.limits.acceleration is not None:
+    if group.action != "release" and action.limits.acceleration is not None:
         parts.append(f"at rest after {stopping_time(action, joint):.2g} s")
     if group.timeout is not None:
         parts.append(f"{group.timeout:g} s at most")

@@ -171,3 +171,8 @@ def gpu() -> Gpu:
 @pytest.fixture(params=[torch.float32, torch.bfloat16], ids=["f32", "bf16"])
 def dtype(request: pytest.FixtureRequest) -> torch.dtype:
     return request.param
+
+
+@pytest.fixture
+def inputs() -> type[Inputs]:
+    return Inputs

@@ -28,7 +28,7 @@ def test_rope_table_far_along(gpu, dtype, n) -> None:
     gpu.check("rope_table", make, outputs=["cos", "sin"], dtype=dtype)
 
 
-@pytest.mark.parametrize(("heads", "width", "half"), [(16, 64, 32), (4, 32, 16), (3, 22, 7)])
+@pytest.mark.parametrize(("heads", "width", "half"), [(16, 64, 32), (16, 72, 36), (4, 32, 16), (3, 22, 7)])
 def test_rope_of_a_batch(gpu, dtype, heads, width, half) -> None:
     def make(t):
         x = t.rows(2, 49, 3, heads, width)[:, :, 1]

@@ -5,14 +5,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from flashrt_ros.models.hybrid import Hybrid
 from flashrt_ros.models.observation import ModelObservation
@@ -25,9 +25,9 @@ from flashrt_ros.runtime.plan import Plan, Work
 class Live:
     """A policy whose plan has been captured."""
 
-    def __init__(self, model: Hybrid) -> None:
+    def __init__(self, model: Hybrid, ops: Ops | None = None) -> None:
         self.model = model
-        self.plan = Plan(CpuBackend(Ops(), threads=1), model, [], model.manifest())
+        self.plan = Plan(CpuBackend(ops or Ops(), threads=1), model, [], model.manifest())
         self.buffers = self.plan.buffers
         model.load_weights(self.buffers)
         self.plan.capture()
@@ -37,6 +37,19 @@ class Live:
         for step in work.steps:
             self.plan.run(step)
         assert self.plan.fence() == ""
+
+    def empty(self) -> None:
+        for spec in self.buffers.state():
+            self.buffers[spec.name].zero_()
+
+    def say(self, count: int, stops: Sequence[int] = (), drafts: bool = True) -> list[list[int]]:
+        """What each step says, in tokens."""
+        steps: list[list[int]] = []
+        self.run(Work((self.model.speech.begin(),)))
+        while (said := sum(map(len, steps))) < count and not (steps and steps[-1][-1] in stops):
+            self.run(Work((self.model.speech.step(stops, count - said if drafts else 1, said),)))
+            steps.append(self.model.speech.said(self.buffers))
+        return steps
 
     def state(self) -> dict[str, bytes]:
         position = {"position": int(self.buffers["position"])}
@@ -57,8 +70,22 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def live() -> Callable[[Path], Live]:
-    return lambda folder: Live(Hybrid.from_folder(folder))
+def live() -> Callable[..., Live]:
+    return lambda folder, ops=None: Live(Hybrid.from_folder(folder), ops)
+
+
+@pytest.fixture(scope="session")
+def talkative() -> Callable[..., Path]:
+    """`talkative(folder, seed, **options)`: it says nothing but four tokens, so that drafts may well hold."""
+
+    def write(folder: Path, seed: int = 0, mtp: bool = True, **options: Any) -> Path:
+        write_tiny_checkpoint(folder, seed, mtp, **options)
+        tensors = load_file(folder / "model.safetensors")
+        tensors["qwen_vl_interface.model.model.language_model.embed_tokens.weight"][4:] *= 0.05
+        save_file(tensors, folder / "model.safetensors")
+        return folder
+
+    return write
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from flashrt_ros.models.backbone_config import read_text
 from flashrt_ros.models.checkpoint import Checkpoint
 from flashrt_ros.models.config import read_json
 from flashrt_ros.models.ops import Ops
-from flashrt_ros.models.qwen3_5_text import TextModel
+from flashrt_ros.models.qwen3_5_text import POSITION, TextModel
 from flashrt_ros.models.section import Section
 from flashrt_ros.models.weights import load
 from flashrt_ros.runtime.backend import CpuBackend, Stage
@@ -76,7 +76,7 @@ class TextOnly:
     def _append(self, ops: Ops, b: BufferSet, n: int) -> None:
         x = ops.scratch((n, TEXT["hidden_size"]), torch.float32)
         ops.embed(b["tokens"][:n], b["embed_tokens"], b["length"], x)
-        self.text.append(ops, b, x)
+        self.text.append(ops, b, x, self.text.angles(ops, b, b[POSITION], n))
         self.text.logits(ops, b, x, b["logits"][:n])
         self.text.advance(ops, b)
 

@@ -60,9 +60,9 @@ def test_the_file_has_the_form_that_sros2_reads() -> None:
 
 
 def test_what_moves_the_robot_has_one_publisher() -> None:
-    contract = load_contract(DEMO)
+    (command,) = load_contract(DEMO).action.commands
     for who, topics in {
-        "command": {f"/{contract.action.command.topic}", "/command/gate", "/command/executed", "/command/heartbeat"},
+        "command": {f"/{command.topic}", "/command/gate", "/command/executed", "/command/heartbeat"},
         "policy": {"/policy/state", "/policy/action_chunk", "/policy/heartbeat"},
         "estop": {"/command/enable"},
     }.items():

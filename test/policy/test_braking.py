@@ -6,16 +6,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flashrt_ros.policy.braking import Braking
+from flashrt_ros.policy.braking import PositionBraking, SpeedBraking
 from flashrt_ros.policy.contract_action import Limits
-from flashrt_ros.policy.limits import Saturation
+from flashrt_ros.policy.limits import Saturation, SpeedSaturation
 
 LIMITS = Limits(low=(-1.0, -1.0), high=(1.0, 1.0), step=(0.1, 0.1))
 ACCELERATION = (0.02, 0.01)
 
 
 def path(position: list[float], velocity: list[float], count: int = 100) -> np.ndarray:
-    braking = Braking(Saturation(("a", "b"), LIMITS), ACCELERATION)
+    braking = PositionBraking(Saturation(("a", "b"), LIMITS), ACCELERATION)
     return braking.rows(np.array(position), np.array(velocity), count)
 
 
@@ -49,3 +49,13 @@ def test_from_any_motion_limits_are_kept_and_rest_is_reached() -> None:
         free = (np.abs(rows) < 1.0).all(axis=0)
         assert (np.abs(np.diff(steps, axis=0)) <= np.array(ACCELERATION) + 1e-12)[:, free].all()
         assert not steps[-1].any()
+
+
+def test_speeds_fall_to_zero_by_the_acceleration() -> None:
+    limits = Limits(low=(-1.0, -1.0), high=(1.0, 1.0), step=(0.1, 0.1), acceleration=(0.02, 0.01))
+    braking = SpeedBraking(SpeedSaturation(("a", "b"), limits, 10.0))
+    rows = braking.rows(np.array([0.5, -0.25]), np.zeros(2), 100)
+    assert rows[:, 0] == pytest.approx([0.3, 0.1, 0.0])
+    assert rows[:, 1] == pytest.approx([-0.15, -0.05, 0.0])
+    assert [braking.rests(row, np.ones(2)) for row in rows] == [False, False, True]
+    assert braking.rows(np.zeros(2), np.zeros(2), 100).tolist() == [[0.0, 0.0]]

@@ -13,14 +13,14 @@ import torch
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
-from flashrt_ros.policy.capsule_file import encode_capsule, read_capsule
+from flashrt_ros.policy.capsule_file import RecipeEncoder, encode_capsule, read_capsule
 from flashrt_ros.policy.capsule_info import FORMAT, input_digests, name_of, path_of, read_info
 from flashrt_ros.policy.tensor_file import Header, Tensor, open_checked, write_aside
 from flashrt_ros.runtime.buffers import BufferSet
 from flashrt_ros.runtime.capsule import Capsule, part
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 from flashrt_ros.runtime.manifest import Manifest
-from flashrt_ros.runtime.recipe import encode
+from flashrt_ros.runtime.recipe import Begin, Executed, Recipe, encode
 from flashrt_ros.version import VERSION
 
 
@@ -269,3 +269,25 @@ def test_names_stay_in_the_folder(tmp_path: Path, refuses) -> None:
     assert name_of(path_of(tmp_path, "a.b.safetensors")) == "a.b.safetensors"
     assert name_of(tmp_path / ".aside") is None
     assert name_of(tmp_path / ".safetensors") is None
+
+
+def test_recipes_encoded_one_after_the_other_are_as_if_each_were_the_only_one(make_capsule) -> None:
+    first: Recipe = make_capsule().boundary.recipe
+    branch = first.then(Executed(7, 3))
+    encoder = RecipeEncoder()
+    for recipe in (first, branch, first.then(Executed(7, 4)), Recipe(None, Begin("other", 2)), branch):
+        events, tensors = encoder.encode(recipe)
+        alone_events, alone = RecipeEncoder().encode(recipe)
+        assert events == alone_events
+        assert [(each.name, each.sha256, bytes(each.data)) for each in tensors] == [
+            (each.name, each.sha256, bytes(each.data)) for each in alone
+        ]
+
+
+def test_inputs_that_two_recipes_have_in_common_are_hashed_once(make_capsule) -> None:
+    recipe: Recipe = make_capsule().boundary.recipe
+    encoder = RecipeEncoder()
+    _, tensors = encoder.encode(recipe)
+    _, again = encoder.encode(recipe.then(Executed(7, 3)))
+    assert tensors
+    assert all(ours is theirs for ours, theirs in zip(tensors, again, strict=False))

@@ -18,6 +18,8 @@ import pytest
 
 from flashrt_ros.policy.capsule_file import encode_capsule
 from flashrt_ros.policy.capsule_folder import CapsuleFolder
+from flashrt_ros.policy.capsule_info import path_of
+from flashrt_ros.policy.folder_index import look_at
 from flashrt_ros.policy.recipe_log import RecipeLog
 from flashrt_ros.policy.resume import ResumePoint, find_resume_point
 from flashrt_ros.runtime.buffers import BufferSet
@@ -47,6 +49,14 @@ def capsule_files(path: Path) -> list[str]:
 
 def newest(folder: CapsuleFolder, buffers: BufferSet, manifest: Manifest) -> ResumePoint:
     return find_resume_point(folder.index, buffers, manifest)
+
+
+def test_what_the_index_knows_of_a_file_that_was_written_is_what_the_file_says(
+    make_capsule, buffers: BufferSet, tmp_path: Path
+) -> None:
+    with opened(tmp_path) as folder:
+        folder.write(make_capsule(name="c0"), buffers, unpinned)
+        assert folder.index.get("c0") == look_at(path_of(tmp_path, "c0"))
 
 
 def test_newest_is_the_last_written_even_when_the_clock_went_back(
@@ -258,6 +268,19 @@ def test_a_save_waits_for_the_disk_in_the_right_order(
         order.clear()
         folder.index.remove("before_grasp")
         assert order == ["folder", ".pins", "folder"]
+
+
+def test_an_eviction_does_not_wait_for_the_disk(
+    make_capsule, buffers: BufferSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = encode_capsule(make_capsule(name="newer"), buffers, time.time_ns()).nbytes + 8
+    with opened(tmp_path, limit) as folder:
+        folder.write(make_capsule(name="older"), buffers, unpinned)
+        fsync, synced = os.fsync, Counter[str]()
+        monkeypatch.setattr(os, "fsync", lambda descriptor: (synced.update(["fsync"]), fsync(descriptor)))
+        folder.write(make_capsule(name="newer"), buffers, unpinned)
+    assert capsule_files(tmp_path) == ["newer"]
+    assert synced["fsync"] == 2, "the new file, and its name"
 
 
 class Crash(BaseException):

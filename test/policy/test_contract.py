@@ -66,7 +66,7 @@ def test_a_contract_is_read_as_written(tmp_path: Path) -> None:
     assert (action.limits.low, action.limits.high) == ((-1.6, -0.9, 0.0), (1.6, 1.4, 2.5))
     assert action.limits.step == (0.1, 0.1, 0.15)
     assert (action.mode, action.period, action.start_tolerance, action.threshold) == ("delta", 100_000_000, 0.2, 4)
-    assert (action.command.topic, contract.heartbeat_timeout) == ("joint_command", 0.5)
+    assert (action.commands[0].topic, contract.heartbeat_timeout) == ("joint_command", 0.5)
     assert action.safety == (SafetyGroup(action.joints, "hold"),)
     assert contract.lockstep is not None
     assert contract.lockstep.apply_after == 2
@@ -149,7 +149,7 @@ def test_lockstep_needs_commands_with_a_stamp(tmp_path: Path) -> None:
     text = TEXT.replace("joint_command, type: sensor_msgs/msg/JointState", "c, type: std_msgs/msg/Float64MultiArray")
     with pytest.raises(FlashrtError, match="stamp"):
         load(tmp_path, text)
-    assert load(tmp_path, text.replace("lockstep: {apply_after: 2}", "")).action.command.topic == "c"
+    assert load(tmp_path, text.replace("lockstep: {apply_after: 2}", "")).action.commands[0].topic == "c"
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"just a text", b"- a\n- b\n"])

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from flashrt_ros.policy.contract_action import Limits
-from flashrt_ros.policy.limits import Saturation
+from flashrt_ros.policy.limits import Saturation, SpeedSaturation
 
 
 def saturation() -> Saturation:
@@ -50,3 +51,63 @@ def test_a_path_is_bounded_as_its_rows_will_be_and_not_counted() -> None:
             at = expected.apply(row, at)
             assert np.allclose(bounded, at)
     assert limits.path(rows[:0], before).shape == (0, 2)
+
+
+RATE = 10.0
+SLOW = (0.01, 0.01)  # of a tick's way in the next tick: 1 rad/s2
+
+
+def speeds(acceleration: tuple[float, float] | None = None) -> SpeedSaturation:
+    """Of 1 and 2 rad/s."""
+    limits = Limits(low=(-1.0, 0.0), high=(1.0, 2.0), step=(0.1, 0.2), acceleration=acceleration)
+    return SpeedSaturation(("a", "b"), limits, RATE)
+
+
+def test_speeds_are_bounded_by_velocity_and_counted() -> None:
+    limits = speeds()
+    limits.look(np.array([0.0, 1.0]))
+    assert limits.apply(np.array([-1.5, 1.5]), np.zeros(2)).tolist() == [-1.0, 1.5]
+    assert limits.counts == {"a": 1}
+
+
+def test_speeds_change_by_no_more_than_the_acceleration() -> None:
+    limits = speeds(SLOW)
+    limits.look(np.array([0.0, 1.0]))
+    assert limits.apply(np.array([0.5, 0.05]), np.zeros(2)).tolist() == pytest.approx([0.1, 0.05])
+
+
+def test_at_a_position_limit_a_joint_may_only_go_away_from_it() -> None:
+    limits = speeds()
+    limits.look(np.array([1.2, 0.0]))
+    assert limits.apply(np.array([0.5, -0.5]), np.zeros(2)).tolist() == [0.0, 0.0]
+    assert limits.apply(np.array([-0.5, 0.5]), np.zeros(2)).tolist() == [-0.5, 0.5]
+    limits.look(np.array([0.99, 0.02]))
+    assert limits.apply(np.array([0.5, -0.5]), np.zeros(2)).tolist() == pytest.approx([0.1, -0.2])
+
+
+@pytest.mark.parametrize("acceleration", [None, SLOW])
+def test_whatever_speeds_are_wanted_the_joints_stay_within_their_position_limits(
+    acceleration: tuple[float, float] | None,
+) -> None:
+    limits, random = speeds(acceleration), np.random.default_rng(0)
+    at, speed, wanted = np.array([0.0, 1.0]), np.zeros(2), np.zeros(2)
+    for tick in range(2000):
+        if tick % 30 == 0:
+            wanted = random.normal(scale=2.0, size=2)
+        limits.look(at)
+        speed = limits.apply(wanted, speed)
+        at = at + speed / RATE
+        assert (at >= np.array([-1.0, 0.0]) - 1e-12).all()
+        assert (at <= np.array([1.0, 2.0]) + 1e-12).all()
+    assert set(limits.counts) == {"a", "b"}
+
+
+def test_towards_a_position_limit_a_joint_slows_down_as_its_acceleration_allows() -> None:
+    limits, at, found = speeds(SLOW), np.array([0.0, 1.0]), [np.zeros(2)]
+    for _ in range(60):
+        limits.look(at)
+        found.append(limits.apply(np.array([1.0, 2.0]), found[-1]))
+        at = at + found[-1] / RATE
+    drops = -np.diff(np.stack(found)[:, 0])
+    assert drops.max() <= RATE * SLOW[0] + 1e-9
+    assert at[0] == pytest.approx(1.0)

@@ -15,7 +15,7 @@ def recording(*commands: Any) -> Any:
     return Message(
         other={"Executed": [], "Gate": []},
         commands=[Message(message=command) for command in commands],
-        contract=Message(action=Message(joints=("a", "b", "c"))),
+        contract=Message(action=Message(joints=("a", "b", "c"), interface="position")),
     )
 
 
@@ -31,6 +31,19 @@ def test_a_safety_action_that_leaves_joints_out_is_what_a_replay_sends() -> None
     for side in (hands, replayed):
         assert side.commands[7].safety
         assert side.commands[7].positions.tolist() == [1.0, 3.0]
+
+
+def test_commands_of_one_tick_are_one_whatever_their_topics() -> None:
+    hands = recorded_hands(recording(command(7, c=3.0), command(8, c=4.0), command(7, b=2.0, a=1.0)))
+    assert hands.commands[7].positions.tolist() == [1.0, 2.0, 3.0]
+    assert hands.commands[8].positions.tolist() == [4.0]
+
+
+def test_velocities_are_what_a_replay_sends() -> None:
+    header = Message(stamp=Message(sec=0, nanosec=7))
+    sent = recording(Message(header=header, name=["b", "a", "c"], position=[], velocity=[2.0, 1.0, 3.0]))
+    sent.contract.action.interface = "velocity"
+    assert recorded_hands(sent).commands[7].positions.tolist() == [1.0, 2.0, 3.0]
 
 
 def test_of_rows_that_are_handed_over_the_first_is_the_command() -> None:

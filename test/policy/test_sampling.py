@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from flashrt_ros.models.tiny import write_tiny_checkpoint
+from flashrt_ros.policy import sampling
 from flashrt_ros.policy.generator import seed_from_key
 from flashrt_ros.policy.loading import Policy, load_policy
 from flashrt_ros.policy.processing import Observation
@@ -125,7 +126,11 @@ def interrupting() -> Interrupting:
 
 
 @pytest.fixture
-def interrupted(policy: Policy, seen: list[Observation], interrupting: Interrupting) -> Session:
+def interrupted(
+    policy: Policy, seen: list[Observation], interrupting: Interrupting, monkeypatch: pytest.MonkeyPatch
+) -> Session:
+    """One whose chunks always give way: none counts as nearly drawn."""
+    monkeypatch.setattr(sampling, "_SHORT", 0.0)
     session = Session(policy, between_stages=interrupting)
     session.begin("press the red button", seed=7)
     session.observe(seen[0])
@@ -146,43 +151,65 @@ def test_after_giving_way_it_goes_on_where_it_was_or_begins_the_chunk_anew(
     session = interrupted
     session.act()
     expected, count = stages_of(session, interrupting)
-    sampling, before = session.sampling([1, 2]), interrupting.stages
+    job, before = session.sampling([1, 2]), interrupting.stages
     interrupting.at = {before + count // 2 + 3}
     with pytest.raises(GaveWay):
-        sampling()
+        job()
     if meanwhile == "executed":
         session.executed(1, 5)
     if meanwhile == "act":
         session.act()
         expected, _ = stages_of(session, interrupting)
     run = interrupting.stages
-    assert [sample.actions.tobytes() for sample in sampling()] == expected
+    assert [sample.actions.tobytes() for sample in job()] == expected
     anew = {"nothing": count // 2 - 2, "executed": count // 2 - 2, "act": count}
     assert interrupting.stages - run == anew[meanwhile]
+
+
+def test_a_chunk_that_is_nearly_drawn_is_finished_first_and_the_next_one_waits(
+    interrupted: Session, interrupting: Interrupting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, count = stages_of(interrupted, interrupting)
+    monkeypatch.setattr(sampling, "_SHORT", 60.0)
+    job, before = interrupted.sampling([1, 2]), interrupting.stages
+    interrupting.at = {before + 2, before + count // 2 + 1}
+    with pytest.raises(GaveWay):
+        job()
+    assert interrupting.stages - before == count // 2 + 1, "the first chunk should be whole, and the second not begun"
+    assert [sample.actions.tobytes() for sample in job()] == expected
+
+
+def test_a_chunk_of_which_nobody_knows_how_long_it_takes_gives_way(
+    interrupted: Session, interrupting: Interrupting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampling, "_SHORT", 60.0)
+    interrupting.at = {interrupting.stages + 2}
+    with pytest.raises(GaveWay):
+        interrupted.sample([1])
 
 
 def test_a_stage_of_another_job_at_the_same_boundary_begins_the_chunk_anew(
     interrupted: Session, interrupting: Interrupting, refuses: Callable[..., Any]
 ) -> None:
     expected, count = stages_of(interrupted, interrupting)
-    sampling = interrupted.sampling([1, 2])
+    job = interrupted.sampling([1, 2])
     interrupting.at = {interrupting.stages + count // 2 + 3}
     with pytest.raises(GaveWay):
-        sampling()
+        job()
     interrupted.sample([9])
     poison(interrupted.policy)
-    assert [sample.actions.tobytes() for sample in sampling()] == expected
+    assert [sample.actions.tobytes() for sample in job()] == expected
 
 
 def test_a_head_that_never_rests_is_busy(
     interrupted: Session, interrupting: Interrupting, refuses: Callable[..., Any]
 ) -> None:
-    sampling = interrupted.sampling([1, 2])
+    job = interrupted.sampling([1, 2])
     with refuses(ErrorCode.BUSY, "20 times", "ask for fewer"):
         for _ in range(100):
             interrupting.at = {interrupting.stages + 2}
             with pytest.raises(GaveWay):
-                sampling()
+                job()
             interrupted.act()
             interrupted.restore("episode_start")
             interrupted.observe(random_observation(interrupted.policy, np.random.default_rng(1), 9))

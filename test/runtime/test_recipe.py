@@ -18,6 +18,7 @@ from flashrt_ros.runtime.recipe import (
     Rekey,
     Remember,
     Root,
+    Say,
     decode,
     encode,
 )
@@ -29,6 +30,7 @@ EVENTS = [
     Instruct("place"),
     Observe({"front": np.zeros((2, 2, 3), np.uint8)}, np.array([0.5, 1.0]), 12),
     Act(),
+    Say(8, ("<|im_end|>", "."), "assistant: ", "\n", False),
     Executed(1, 3),
     Discard(),
     Rekey(None, 2),

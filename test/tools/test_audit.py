@@ -14,6 +14,7 @@ from flashrt_ros.tools.audit import audit
 KINDS = {
     "append": {"layout": "append"},
     "append, conditioned on all rows": {"layout": "append", "condition": "all", "condition_rows": 256},
+    "append, with an MTP layer": {"layout": "append", "mtp": True},
     "starvla": {"layout": "starvla"},
 }
 

@@ -148,6 +148,23 @@ def test_statistics_in_other_units_are_suspected(checkpoint: Path, capsys: pytes
     assert "shoulder_lift: the middle of the checkpoint's actions is 45" in capsys.readouterr().out
 
 
+def test_velocities_are_compared_with_the_limits_of_velocity(
+    checkpoint: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rewrite(checkpoint / "config.json", lambda c: c["flashrt"].update(action_mode="absolute"))
+    key = "mean" if "mean" in (checkpoint / "norm_stats.json").read_text() else "q01"
+    rewrite(checkpoint / "norm_stats.json", lambda c: c["norm_stats"]["actions"][key].__setitem__(1, 1.2))
+    contract = checkpoint / "contract.yaml"
+    text = DEMO.read_text().partition("\nlockstep:")[0].replace("mode: delta", "mode: absolute")
+    text = text.replace("    step:  ", "    velocity:  ").replace("safety: hold", "safety: zero")
+    text = text.replace("type: sensor_msgs/msg/JointState}", "type: sensor_msgs/msg/JointState, interface: velocity}")
+    contract.write_text(text)
+    assert main([str(contract), "--checkpoint", str(checkpoint)]) == 0
+    out = capsys.readouterr().out
+    assert "joint_command, JointState, a velocity a tick" in out
+    assert "shoulder_lift: the middle of the checkpoint's actions is 1.2, outside the limits [-0.1, 0.1]" in out
+
+
 def test_what_cannot_be_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path / "nowhere.yaml")]) == 2
     assert "there is no such file" in capsys.readouterr().out

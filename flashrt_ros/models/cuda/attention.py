@@ -16,8 +16,8 @@ _KEY_TILE = 64
 _PLAIN_THREADS, _PLAIN_WIDTH = 256, 256
 _CACHE_WIDTHS, _WIDTHS = (64, 128, 256), (32, 48, 64, 80, 128)
 """Head sizes that there are bfloat16 kernels for; others are padded to the next."""
-_HOPPER_FROM = 64
-"""Up to so many packed rows a tile of 128 would be half empty or worse."""
+_FEW, _HOPPER_FROM = 16, 64
+"""Up to so many packed rows warps share them and split the keys; from so many on a tile of 128 is half full or more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,11 @@ class CudaAttend(CudaBase):
         length: Tensor,
         gate: Tensor,
         out: Tensor,
+        first: int = 0,
     ) -> None:
         """See Attention.attend_cache. With few rows the keys are split over blocks; padding rows are not written."""
+        if first:
+            raise TypeError(f"attend_cache: no kernel leaves out the first {first} rows of a cache")
         n, heads, width = q.shape
         kv_heads = keys.shape[1]
         _check("attend_cache", width, q, keys, values, gate, out)
@@ -76,11 +79,12 @@ class CudaAttend(CudaBase):
             shared=kernel.shared,
         )
         if splits > 1:
+            lanes = next(lanes for lanes in (1, 2, 4, 8, 16) if splits <= 8 * lanes or lanes == 16)
             self.cuda.launch(
                 "attend_cache",
                 "attend_cache_combine_bf16",
-                (packed, kv_heads, -(-width // 64)),
-                (16, 16),
+                (-(-packed * lanes // 16), kv_heads, -(-width // 64)),
+                (16, lanes, 16 // lanes),
                 *(position, length, gate, out, parts, stats),
                 *(n, *sizes, splits, kernel.rows),
             )
@@ -90,7 +94,7 @@ class CudaAttend(CudaBase):
         if packed > _HOPPER_FROM and width == 256 and self.cuda.capability == (9, 0):
             return _CacheKernel("attend_cache_hopper", "attend_cache_hopper_bf16_d256", 128, 256, 192 << 10, 1)
         padded = _padded("attend_cache", width, _CACHE_WIDTHS)
-        kind, rows = ("few_", 16) if packed <= 16 else ("", 64)
+        kind, rows = ("few_", 16) if packed <= _FEW else ("", 64)
         shared = (2 * _KEY_TILE + rows) * (padded + 8) * 2
         return _CacheKernel("attend_cache", f"attend_cache_{kind}bf16_d{padded}", rows, 128, shared, 2)
 

@@ -26,6 +26,23 @@ class CudaConv(CudaBase):
         kernel, (columns, rows), arguments = self._conv("causal_conv", x, w, state, length, out)
         self.cuda.launch("conv", kernel, (columns, rows), _THREADS, *arguments)
 
+    def offer_conv(self, x: Tensor, w: Tensor, state: Tensor, out: Tensor) -> None:
+        """See Decoding.offer_conv."""
+        kernel, grid, arguments = self._conv("causal_conv", x, w, state, None, out)
+        self.cuda.launch("conv", kernel, grid, _THREADS, *arguments)
+
+    def keep_conv(self, x: Tensor, state: Tensor, accepted: Tensor) -> None:
+        """See Decoding.keep_conv."""
+        op, channels = "keep_conv", x.shape[1]
+        expect(op, x.dtype, state=state)
+        expect(op, torch.int64, accepted=accepted)
+        if state.shape[0] != _TAPS - 1:
+            raise TypeError(f"{op}: state has {state.shape[0]} rows; the kernel takes {_TAPS - 1}")
+        count = _channels_at_once(_FEW[0], channels, x, state)
+        kernel = f"{op}_{type_name(op, x)}_{count}"
+        grid = ceil_div(channels, count * _THREADS)
+        self.cuda.launch("conv", kernel, grid, _THREADS, x, state, accepted, channels, rows_of(op, x)[1])
+
     def delta_gates(self, b: Tensor, a: Tensor, a_log: Tensor, dt_bias: Tensor, beta: Tensor, g: Tensor) -> None:
         """See DeltaRule.delta_gates."""
         arguments = _gates("delta_gates", b, a, a_log, dt_bias, beta, g)
@@ -54,21 +71,25 @@ class CudaConv(CudaBase):
         self.cuda.launch("conv", kernel, (columns + 1, rows), _THREADS, *conv, *gates)
 
     def _conv(
-        self, op: str, x: Tensor, w: Tensor, state: Tensor, length: Tensor, out: Tensor
-    ) -> tuple[str, tuple[int, int], tuple[Tensor | int, ...]]:
-        """Kernel, grid and arguments of the convolution."""
+        self, op: str, x: Tensor, w: Tensor, state: Tensor, length: Tensor | None, out: Tensor
+    ) -> tuple[str, tuple[int, int], tuple[Tensor | int | None, ...]]:
+        """Kernel, grid and arguments of the convolution; without a length the state stays."""
         if w.shape[0] != _TAPS:
             raise TypeError(f"{op}: w has {w.shape[0]} taps; the kernel takes {_TAPS}")
         expect(op, x.dtype, w=w, state=state)
-        expect(op, torch.int64, length=length)
+        if length is not None:
+            expect(op, torch.int64, length=length)
         (n, x_stride), (_, out_stride), channels = rows_of(op, x), rows_of(op, out), x.shape[1]
         count, tile = _FEW if n <= _FEW_ROWS else _MANY
-        size = x.element_size()
-        if not fits(count * size, size, (x, w, state, out), channels):
-            count = 1
+        count = _channels_at_once(count, channels, x, w, state, out)
         kernel = f"{op}_{type_name(op, x, out)}_{count}"
         grid = (ceil_div(channels, count * _THREADS), ceil_div(n, tile))
         return kernel, grid, (x, w, state, length, out, n, channels, x_stride, out_stride, tile)
+
+
+def _channels_at_once(wished: int, channels: int, *tensors: Tensor) -> int:
+    size = tensors[0].element_size()
+    return wished if fits(wished * size, size, tensors, channels) else 1
 
 
 def _gates(

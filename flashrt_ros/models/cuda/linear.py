@@ -16,7 +16,7 @@ from flashrt_ros.models.reference.dense import Activation, Dense
 from flashrt_ros.runtime.cuda.cublaslt import ALIGNMENT, CublasLt, Problem
 from flashrt_ros.runtime.cuda.launcher import KernelLauncher
 
-FEW_ROWS = 16
+FEW_ROWS = 8
 """Up to here few_rows_linear.cu is the faster one."""
 
 SOME_ROWS = 64
@@ -31,7 +31,9 @@ _PLAIN = ("fff", "bbb", "bbf", "fbb", "fbf")
 
 _THREADS = 256
 _PLAIN_TILE = 64
-_FEW_HEIGHT, _FEW_SHARED = 16, 64 << 10
+_FEW_HEIGHT, _FEW_SHARED, _FEW_GAINS, _FEW_NORMED = 16, 80 << 10, 8 << 10, 2048
+"""Weight rows of a tile of kernels/few_rows_linear.cu; its shared memory; that of gains, and how many it holds."""
+
 _TILED_HEIGHT, _TILED_WIDTH, _TILED_SHARED, _TILED_PIECE = 64, 64, 96 << 10, 32
 _TILED_COUNTS = (3, 4, 6, 7, 8)
 """Tiles of 8 rows that kernels/tiled_linear.cu is compiled for."""
@@ -114,14 +116,14 @@ class CudaLinear(CudaBase):
 
     def norm_linear(self, x: Tensor, gain: Tensor, w: Tensor, out: Tensor, eps: float) -> None:
         """See Dense.norm_linear: for few rows 1 / rms(x) scales the finished sum."""
-        if x.shape[0] <= FEW_ROWS and _normed(x, gain, w, out):
+        if x.shape[0] <= FEW_ROWS and x.shape[1] <= _FEW_NORMED and _normed(x, gain, w, out):
             self._few_rows_normed("norm", x, gain, w, out, eps)
         else:
             Dense.norm_linear(self, x, gain, w, out, eps)  # type: ignore[arg-type]
 
     def norm_gated_linear(self, x: Tensor, gain: Tensor, w: Tensor, out: Tensor, eps: float) -> None:
         """See Dense.norm_gated_linear: one kernel for few rows, two for some."""
-        if x.shape[0] <= FEW_ROWS and _normed(x, gain, w, out):
+        if x.shape[0] <= FEW_ROWS and x.shape[1] <= _FEW_NORMED and _normed(x, gain, w, out):
             self._few_rows_normed("gated", x, gain, w, out, eps)
         elif x.shape[0] <= SOME_ROWS and _normed(x, gain, w, out):
             h = self.scratch(tuple(x.shape), x.dtype)
@@ -135,7 +137,7 @@ class CudaLinear(CudaBase):
         return self._cublaslt.describe()
 
     def _few_rows(self, call: _Call) -> None:
-        kernel = f"few_rows_linear_{_suffix(call.out)}_{_few_tiles(call.x)}"
+        kernel = f"few_rows_linear_{_suffix(call.out)}"
         grid = self._few_grid(call.w.shape[0], _FEW_HEIGHT)
         self.cuda.launch("few_rows_linear", kernel, grid, _THREADS, *call.arguments(), shared=_FEW_SHARED)
 
@@ -143,12 +145,13 @@ class CudaLinear(CudaBase):
         (n, k), m = x.shape, out.shape[1]
         arguments = (x, gain, w, out, n, m, k, _stride(x), _stride(out), eps)
         grid = self._few_grid(m, _FEW_HEIGHT // 2 if kind == "gated" else _FEW_HEIGHT)
-        kernel = f"few_rows_{kind}_{_few_tiles(x)}"
-        self.cuda.launch("few_rows_linear", kernel, grid, _THREADS, *arguments, shared=_FEW_SHARED)
+        shared = _FEW_SHARED + _FEW_GAINS
+        self.cuda.launch("few_rows_linear", f"few_rows_{kind}", grid, _THREADS, *arguments, shared=shared)
 
     def _few_grid(self, m: int, height: int) -> int:
-        """One block a multiprocessor, so that the next kernel's fit beside them and read ahead."""
-        return min(ceil_div(m, height), self.cuda.multiprocessors)
+        """One block a multiprocessor or two: two read faster, unless one then gets more of the tiles than before."""
+        tiles, count = ceil_div(m, height), self.cuda.multiprocessors
+        return min(tiles, count if ceil_div(tiles, count) < 2 * ceil_div(tiles, 2 * count) else 2 * count)
 
     def _tiled(self, call: _Call) -> None:
         kernel = f"tiled_linear_{_suffix(call.out)}_{_tiles(call.x.shape[0])}"
@@ -238,11 +241,6 @@ def _stride(x: Tensor) -> int:
 
 def _suffix(out: Tensor) -> str:
     return "bf16" if out.dtype == torch.bfloat16 else "f32"
-
-
-def _few_tiles(x: Tensor) -> int:
-    """Tiles of 8 rows that a kernel of kernels/few_rows_linear.cu is compiled for."""
-    return 1 if x.shape[0] <= 8 else 2
 
 
 def _tiles(n: int) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from flashrt_ros.models.cuda.attention import CudaAttend
 from flashrt_ros.models.cuda.conv import CudaConv
+from flashrt_ros.models.cuda.decoding import CudaDecoding
 from flashrt_ros.models.cuda.delta_mixer import CudaDeltaMixer
 from flashrt_ros.models.cuda.delta_rule import CudaDeltaRule
 from flashrt_ros.models.cuda.elementwise import CudaElementwise
@@ -26,6 +27,7 @@ class CudaOps(
     CudaNorms,
     CudaElementwise,
     CudaAttend,
+    CudaDecoding,
     CudaDeltaMixer,
     CudaDeltaRule,
     CudaConv,

@@ -8,10 +8,12 @@ import torch
 from torch import Tensor
 
 from flashrt_ros.models.cuda.base import CudaBase
-from flashrt_ros.models.cuda.layout import WARP, ceil_div, expect, heads_of, type_name, variant
+from flashrt_ros.models.cuda.layout import ACCESS, WARP, ceil_div, expect, fits, heads_of, type_name, variant
 
 _THREADS = 256
 _WARPS = 4
+_AT_ONCE = (8, 4)
+"""Features of a thread: heads of some visual towers hold 72."""
 
 
 class CudaRope(CudaBase):
@@ -54,9 +56,10 @@ class CudaRope(CudaBase):
             expect(op, given.dtype, out=turned)
             if given.stride() != x[0].stride() or given.shape != x[0].shape:
                 raise TypeError(f"{op}: {given.shape}, {given.stride()} and {x[0].shape}, {x[0].stride()} lie unlike")
-        kernel, count = variant(
-            f"rope_{type_name(op, *x, *out)}", first.element_size(), (*x, *out, cos, sin), width, half
-        )
+        size, tensors = first.element_size(), (*x, *out, cos, sin)
+        wishes = [count for count in _AT_ONCE if count * size <= ACCESS]
+        count = next((count for count in wishes if fits(count * size, size, tensors, width, half)), 1)
+        kernel = f"rope_{type_name(op, *x, *out)}_{count}"
         grid = (ceil_div(n * heads * width // count, _THREADS), batch, len(x))
         sizes = (n, heads, width, half, *first.stride()[:3])
         self.cuda.launch("rope", kernel, grid, _THREADS, x[0], x[-1], cos, sin, out[0], out[-1], *sizes)

@@ -70,7 +70,7 @@ class CudaRows(CudaBase):
         self.cuda.launch("rows", f"embed_{unit}", out.shape[0], threads, *arguments)
 
     def write_rows(self, x: Tensor, start: Tensor, length: Tensor, out: Tensor) -> None:
-        """See Rows.write_rows; x may be bfloat16 where out is float32."""
+        """See Rows.write_rows; the types may differ."""
         self._write("write_rows", x, start, length, out, ())
 
     def append_rows(
@@ -90,9 +90,21 @@ class CudaRows(CudaBase):
         flat, width = x.flatten(1), out[0].numel()
         n, stride = rows_of(op, flat)
         kernel = f"{op}_{type_name(op, flat)}_{type_name(op, out)}"
-        kernel, count = variant(kernel, x.element_size(), (flat, out), width)
+        kernel, count = variant(kernel, min(x.element_size(), out.element_size()), (flat, out), width)
         threads = threads_for(ceil_div(width, count), _THREADS)
         self.cuda.launch("write_rows", kernel, n, threads, flat, start, length, out, width, stride, *more)
+
+    def last_row(self, table: Tensor, count: Tensor, out: Tensor) -> None:
+        """See Decoding.last_row; the types may differ."""
+        op, width = "last_row", out.shape[1]
+        expect(op, torch.int64, count=count)
+        expect(op, table.dtype, table=table)
+        expect(op, out.dtype, out=out)
+        kernel = f"{op}_{type_name(op, table)}_{type_name(op, out)}"
+        kernel, each = variant(kernel, min(table.element_size(), out.element_size()), (table, out), width)
+        self.cuda.launch(
+            "write_rows", kernel, 1, threads_for(ceil_div(width, each), _THREADS), table, count, out, width
+        )
 
     def take_row(self, table: Tensor, index: Tensor, out: Tensor) -> None:
         """See Rows.take_row."""

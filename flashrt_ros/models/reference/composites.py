@@ -4,15 +4,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor
 
 from flashrt_ros.models.reference.attention import Attention
+from flashrt_ros.models.reference.decoding import Decoding
 from flashrt_ros.models.reference.delta_rule import DeltaRule
 from flashrt_ros.models.reference.dense import Dense
 from flashrt_ros.models.reference.rows import Rows
 
 
-class Composites(Dense, Rows, Attention, DeltaRule):
+class Composites(Dense, Rows, Attention, DeltaRule, Decoding):
     """Each body says what the operation does."""
 
     def embed_rows(
@@ -88,15 +91,56 @@ class Composites(Dense, Rows, Attention, DeltaRule):
 
         x is [n, q | k | v] before the convolution; z, out are [n, v_heads, dv]; state is float32 [v_heads, dk, dv].
         """
-        (n, channels), (heads, k_width, v_width) = x.shape, state.shape
-        keys = (channels - heads * v_width) // 2
-        qkv = self.scratch((n, channels), out.dtype)
-        beta, g = (self.scratch((n, heads), state.dtype) for _ in range(2))
+        qkv = self.scratch(tuple(x.shape), out.dtype)
+        beta, g = (self.scratch((x.shape[0], state.shape[0]), state.dtype) for _ in range(2))
         self.conv_gates(x, w, conv_state, length, qkv, b, a, a_log, dt_bias, beta, g)
-        q, k, v = qkv.split((keys, keys, heads * v_width), dim=-1)
-        q, k = (part.unflatten(-1, (-1, k_width)) for part in (q, k))
-        self.delta_rule(q, k, v.unflatten(-1, (heads, v_width)), beta, g, state, length, out)
+        q, k, v = _heads_of(qkv, state)
+        self.delta_rule(q, k, v, beta, g, state, length, out)
         self.gated_norm(out, gain, z, out, eps)
+
+    def offer_mixer(
+        self,
+        x: Tensor,
+        w: Tensor,
+        conv_state: Tensor,
+        b: Tensor,
+        a: Tensor,
+        a_log: Tensor,
+        dt_bias: Tensor,
+        z: Tensor,
+        gain: Tensor,
+        state: Tensor,
+        qkv: Tensor,
+        beta: Tensor,
+        g: Tensor,
+        out: Tensor,
+        eps: float,
+    ) -> None:
+        """Do what delta_mixer does for rows of which not all may hold: both states stay as they are.
+
+        Also set qkv, of x's shape, and beta and g, float32 [n, v_heads]: `keep_mixers` moves the states by them.
+        """
+        self.offer_conv(x, w, conv_state, qkv)
+        self.delta_gates(b, a, a_log, dt_bias, beta, g)
+        q, k, v = _heads_of(qkv, state)
+        self.offer_delta(q, k, v, beta, g, state, out)
+        self.gated_norm(out, gain, z, out, eps)
+
+    def keep_mixers(
+        self,
+        x: Sequence[Tensor],
+        qkv: Sequence[Tensor],
+        beta: Sequence[Tensor],
+        g: Sequence[Tensor],
+        conv_states: Sequence[Tensor],
+        states: Sequence[Tensor],
+        accepted: Tensor,
+    ) -> None:
+        """Move the states of linear-attention layers past the first `accepted` (int64 [1]) rows offered to each."""
+        for layer, state in enumerate(states):
+            _, k, v = _heads_of(qkv[layer], state)
+            self.keep_conv(x[layer], conv_states[layer], accepted)
+            self.keep_delta(k, v, beta[layer], g[layer], state, accepted)
 
     def ada_norm(self, x: Tensor, table: Tensor, step: Tensor, out: Tensor, eps: float) -> None:
         """Set layer_norm whose gain and bias are table[step], for a table [steps, 2, width]."""
@@ -125,3 +169,12 @@ class Composites(Dense, Rows, Attention, DeltaRule):
         self.copy(newest, previous)
         self.copy(x, newest)
         self.increment(counter)
+
+
+def _heads_of(qkv: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The heads of rows [q | k | v] whose state is [v_heads, dk, dv]."""
+    heads, k_width, v_width = state.shape
+    keys = (qkv.shape[1] - heads * v_width) // 2
+    q, k, v = qkv.split((keys, keys, heads * v_width), dim=-1)
+    q, k = (part.unflatten(-1, (-1, k_width)) for part in (q, k))
+    return q, k, v.unflatten(-1, (heads, v_width))

@@ -22,14 +22,10 @@ class DeltaRule:
 
         state [taps - 1, c] holds the inputs before x[0] and becomes those before x[length].
         """
-        n, taps = x.shape[0], w.shape[0]
         padded = torch.cat((state, x))
-        y = padded[:n] * w[0]
-        for tap in range(1, taps):
-            y.addcmul_(padded[tap : tap + n], w[tap])
-        out.copy_(F.silu(y))
+        out.copy_(convolve(padded, w))
         live = int(length)
-        state.copy_(padded[live : live + taps - 1])
+        state.copy_(padded[live : live + state.shape[0]])
 
     def delta_gates(self, b: Tensor, a: Tensor, a_log: Tensor, dt_bias: Tensor, beta: Tensor, g: Tensor) -> None:
         """Set beta = sigmoid(b) and the log decay g = -exp(a_log) * softplus(a + dt_bias), float32 [n, heads]."""
@@ -48,23 +44,34 @@ class DeltaRule:
         padding = (torch.arange(n, device=v.device) >= length)[:, None]
         beta, g = (t.masked_fill(padding, 0).t() for t in (beta, g))
         k, v = (wide(t).masked_fill(padding[..., None], 0) for t in (k, v))
-        q = _unit(wide(q)) * q.shape[-1] ** -0.5
-        k, v = _unit(k).transpose(0, 1), v.transpose(0, 1)
+        q = unit(wide(q)) * q.shape[-1] ** -0.5
+        k, v = unit(k).transpose(0, 1), v.transpose(0, 1)
         group = heads // k.shape[0]
         q, k = (t.repeat_interleave(group, dim=0) for t in (q.transpose(0, 1), k))
         chunk = min(n, CHUNK)
         for first in range(0, n, chunk):
             rows = slice(first, first + chunk)
-            step = _recurrent if chunk == 1 else _chunked
+            step = recurrent if chunk == 1 else _chunked
             y = step(q[:, rows], k[:, rows], v[:, rows], beta[:, rows], g[:, rows], state)
             out[rows] = y.transpose(0, 1)
 
 
-def _unit(x: Tensor) -> Tensor:
+def convolve(padded: Tensor, w: Tensor) -> Tensor:
+    """Silu of the causal convolution of rows [taps - 1 + n, c] with taps [taps, c]; [n, c]."""
+    taps = w.shape[0]
+    n = padded.shape[0] - taps + 1
+    y = padded[:n] * w[0]
+    for tap in range(1, taps):
+        y.addcmul_(padded[tap : tap + n], w[tap])
+    return F.silu(y)
+
+
+def unit(x: Tensor) -> Tensor:
+    """Divide by the length over the last dimension."""
     return x * torch.rsqrt((x * x).sum(dim=-1, keepdim=True) + 1e-6)
 
 
-def _recurrent(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, state: Tensor) -> Tensor:
+def recurrent(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, state: Tensor) -> Tensor:
     """One row of every head: q, k [heads, 1, dk], v [heads, 1, dv]."""
     state.mul_(g.exp().unsqueeze(-1))
     delta = beta.unsqueeze(-1) * (v - torch.bmm(k, state))

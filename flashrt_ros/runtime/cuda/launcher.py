@@ -20,8 +20,6 @@ _Extent = tuple[int, int, int]
 
 _SCALARS = {"int64": ctypes.c_int64, "uint32": ctypes.c_uint32, "uint64": ctypes.c_uint64, "float64": ctypes.c_double}
 
-_SHARED_BY_DEFAULT = 48 << 10
-
 
 class KernelLauncher:
     """Finds, compiles and launches the kernels of one GPU, on its stream.
@@ -97,7 +95,7 @@ class KernelLauncher:
                 self._modules[source] = check(driver.cuModuleLoadData(cubin), f"loading {source}.cu for {self._arch}")
             found = driver.cuModuleGetFunction(self._modules[source], kernel.encode())
             self._functions[key] = check(found, f"looking for kernel {kernel} in {source}.cu")
-            self._shared[key] = _SHARED_BY_DEFAULT
+            self._shared[key] = 0
         if shared > self._shared[key]:
             attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             asked = driver.cuFuncSetAttribute(self._functions[key], attribute, shared)

@@ -21,6 +21,7 @@ from rich.table import Table
 from flashrt_ros.models.tiny import write_tiny_checkpoint
 from flashrt_ros.policy.loading import Policy, load_policy
 from flashrt_ros.policy.session import Session
+from flashrt_ros.runtime.backend import Backend
 from flashrt_ros.tools.audit import random_observation
 
 RESTORE_BOUND_MS = 10.0
@@ -59,7 +60,7 @@ def measure(policy: Policy, lengths: Sequence[int], repeats: int, progress: Call
         repeats: how often each figure but the cold one is taken.
         progress: told what is being measured.
     """
-    copy_rate = _copy_rate()
+    copy_rate = _copy_rate(policy.plan.backend)
     return [_measure(policy, length, repeats, copy_rate, progress) for length in lengths]
 
 
@@ -120,12 +121,17 @@ def _seconds(run: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def _copy_rate() -> float:
+def _copy_rate(backend: Backend) -> float:
     """Bytes a second that torch copies between two buffers larger than the caches."""
-    source = torch.ones(64 << 20, dtype=torch.uint8)
+    source = torch.ones(256 << 20, dtype=torch.uint8, device=backend.name)
     target = torch.empty_like(source)
-    target.copy_(source)
-    return source.numel() / min(_seconds(lambda: target.copy_(source)) for _ in range(5))
+
+    def copy() -> None:
+        target.copy_(source)
+        backend.fence()
+
+    copy()
+    return source.numel() / min(_seconds(copy) for _ in range(5))
 
 
 def verdicts(rows: Sequence[Row]) -> list[tuple[str, bool]]:
@@ -154,6 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; 0 if it shows what it must."""
     parser = argparse.ArgumentParser(prog="bench capsule", description=__doc__)
     parser.add_argument("--checkpoint", help="checkpoint folder; default: a tiny untrained policy")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--tokens", type=int, nargs="+", default=[256, 1024, 2048, 4096])
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--json", type=Path, help="write the figures to this file too")
@@ -161,7 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console()
     with tempfile.TemporaryDirectory() as folder, console.status("loading") as status:
         checkpoint = options.checkpoint or str(write_tiny_checkpoint(Path(folder) / "tiny"))
-        rows = measure(load_policy(checkpoint), sorted(options.tokens), options.repeats, status.update)
+        rows = measure(load_policy(checkpoint, options.device), sorted(options.tokens), options.repeats, status.update)
     console.print(_table(rows))
     outcome = verdicts(rows)
     for text, holds in outcome:

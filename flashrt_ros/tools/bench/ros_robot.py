@@ -51,7 +51,7 @@ class BenchRobot(Node):
         (joints,) = contract.observation.state
         self._state = JointState(name=list(joints.joints), position=[0.0] * len(joints.joints))
         self._states = self.create_publisher(JointState, joints.topic, input_qos("reliable"))
-        self.create_subscription(JointState, contract.action.command.topic, self._on_command, COMMAND)
+        self.create_subscription(JointState, contract.action.commands[0].topic, self._on_command, COMMAND)
         self._frames: Counter[str] = Counter()
         self._over = False
         self.create_subscription(Empty, END_OF_FRAMES, self._on_end, COMMAND)

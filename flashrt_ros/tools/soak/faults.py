@@ -228,7 +228,7 @@ def second_publisher(rig: Rig, chance: random.Random) -> Iterator[Expected]:
     """Another node publishes on the command topic."""
     node = rclpy.create_node("intruder")
     try:
-        node.create_publisher(JointState, rig.contract.action.command.topic, qos.COMMAND)
+        node.create_publisher(JointState, rig.contract.action.commands[0].topic, qos.COMMAND)
         yield _closes(rig, _RIVAL_PERIOD + _period(rig), "publisher")
     finally:
         node.destroy_node()

@@ -59,7 +59,7 @@ class Watch:
         node.create_subscription(msg.PolicyState, "policy/state", self._on_state, qos.LATCHED)
         node.create_subscription(msg.Executed, "command/executed", self._on_tick, qos.EXECUTED)
         node.create_subscription(msg.ActionChunk, "policy/action_chunk", self._on_chunk, qos.CHUNK)
-        node.create_subscription(JointState, action.command.topic, self._on_command, qos.COMMAND)
+        node.create_subscription(JointState, action.commands[0].topic, self._on_command, qos.COMMAND)
 
     @property
     def token(self) -> str:

@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 from lifecycle_msgs.msg import Transition
+from sensor_msgs.msg import JointState
+
+from flashrt_ros.node import qos
 
 STEP = 0.001  # of joint a in a tick
 CHANGE = 0.00025  # a tick, each tick: 0.1 rad/s2
@@ -51,3 +54,26 @@ def test_the_arm_slows_down_within_its_acceleration_and_then_nothing_is_sent(
         process.signal(signal.SIGINT)
         assert process.wait() == 0
     assert len(world.commands) == count
+
+
+def test_joints_that_are_commanded_by_velocity_get_zeros_when_the_gate_closes(
+    start: Any, world: Any, contract: Path, wait_until: Any
+) -> None:
+    text = contract.read_text().replace("step: {a: 0.1", "velocity: {a: 0.1").replace("safety: hold", "safety: zero")
+    command = "{topic: joint_command, type: sensor_msgs/msg/JointState}"
+    assert command in text
+    by_velocity = "{topic: joint_speeds, type: sensor_msgs/msg/JointState, interface: velocity}"
+    contract.write_text(text.replace(command, by_velocity))
+    sent: list[JointState] = []
+    world.node.create_subscription(JointState, "joint_speeds", sent.append, qos.COMMAND)
+    world.first = lambda: 0.01
+    start()
+    world.run(1)
+    wait_until(lambda: len(sent) > 5)
+    world.enable(False)
+    wait_until(lambda: not world.gate.open)
+    ticks = len(world.ticks)
+    wait_until(lambda: len(world.ticks) > ticks + 3)
+    assert [list(each.position) for each in sent] == [[]] * len(sent)
+    assert all(0.01 <= each.velocity[0] < 0.02 for each in sent[:-1])
+    assert list(sent[-1].velocity) == [0.0, 0.0]

@@ -23,11 +23,12 @@ TARGETS = np.linspace(0.0, 0.5, 6)
 
 def action(kind: str) -> Action:
     demo = load_contract(Path(__file__).resolve().parents[3] / "config" / "demo_contract.yaml").action
-    return replace(demo, command=Command("joint_command", kind))
+    return replace(demo, commands=(Command("joint_command", kind, demo.joints),))
 
 
 def filled(kind: str) -> Any:
-    message_type, fill = command_message(action(kind), action(kind).joints)
+    (command,) = action(kind).commands
+    message_type, fill = command_message(command, command.joints, action(kind).period)
     message = fill(STAMP, TARGETS[None])
     assert type(message) is message_type
     return message
@@ -44,6 +45,14 @@ def test_multi_array() -> None:
     assert list(filled("std_msgs/msg/Float64MultiArray").data) == TARGETS.tolist()
 
 
+@pytest.mark.parametrize("kind", COMMAND_TYPES[:2])
+def test_velocities(kind: str) -> None:
+    command = Command("joint_command", kind, action(kind).joints, interface="velocity")
+    message = command_message(command, command.joints, 1)[1](STAMP, TARGETS[None])
+    assert list(message.velocity if hasattr(message, "velocity") else message.data) == TARGETS.tolist()
+    assert not getattr(message, "position", None)
+
+
 def test_trajectory() -> None:
     message = filled("trajectory_msgs/msg/JointTrajectory")
     assert message.joint_names == list(action("").joints)
@@ -55,7 +64,7 @@ def test_trajectory() -> None:
 
 def test_a_trajectory_holds_as_many_rows_as_it_gets() -> None:
     demo = action("trajectory_msgs/msg/JointTrajectory")
-    _, fill = command_message(demo, demo.joints)
+    _, fill = command_message(demo.commands[0], demo.joints, demo.period)
     for count in (1, 3, 2, 3, 1):
         rows = np.arange(count)[:, None] + TARGETS
         message = deserialize_message(serialize_message(fill(STAMP, rows)), JointTrajectory)
@@ -67,7 +76,7 @@ def test_a_trajectory_holds_as_many_rows_as_it_gets() -> None:
 
 def test_a_command_may_name_some_of_the_joints() -> None:
     demo = action("sensor_msgs/msg/JointState")
-    _, fill = command_message(demo, demo.joints[1:3])
+    _, fill = command_message(demo.commands[0], demo.joints[1:3], demo.period)
     message = fill(STAMP, TARGETS[None, 1:3])
     assert (message.name, list(message.position)) == (list(demo.joints[1:3]), TARGETS[1:3].tolist())
 

@@ -133,6 +133,56 @@ def test_released_joints_get_no_command_on_trouble(start: Any, world: Any, contr
     wait_until(lambda: named[-1] == ["a"])
 
 
+def test_joints_with_command_topics_of_their_own_move_and_stop_together_and_each_has_one_publisher(
+    start: Any, world: Any, contract: Path, wait_until: Any
+) -> None:
+    one = "{topic: joint_command, type: sensor_msgs/msg/JointState}"
+    assert one in contract.read_text()
+    kind = "type: sensor_msgs/msg/JointState"
+    both = f"[{{topic: left/command, {kind}, joints: [b]}}, {{topic: right/command, {kind}, joints: [a]}}]"
+    contract.write_text(contract.read_text().replace(one, both))
+    sent: dict[str, list[JointState]] = {"left": [], "right": []}
+    for side, messages in sent.items():
+        world.node.create_subscription(JointState, f"{side}/command", messages.append, qos.COMMAND)
+    world.first = lambda: 0.0
+    start()
+    world.run(1)
+    wait_until(lambda: min(map(len, sent.values())) > 3)
+    assert {tuple(message.name) for message in sent["left"]} == {("b",)}
+    assert {tuple(message.name) for message in sent["right"]} == {("a",)}
+    world.hold(2)
+    wait_until(lambda: not world.gate.open)
+    ticks = len(world.ticks)
+    wait_until(lambda: len(world.ticks) > ticks + 3)
+    stamps = [[to_nanoseconds(message.header.stamp) for message in messages] for messages in sent.values()]
+    assert stamps[0] == stamps[1]
+    assert all(messages[-1].position == messages[-2].position for messages in sent.values())
+    rival = world.node.create_publisher(JointState, "left/command", qos.COMMAND)
+    wait_until(lambda: figure(world.status("gate"), "other publishers") == "'/test'")
+    world.node.destroy_publisher(rival)
+
+
+def test_a_dry_run_of_several_commands_has_a_shadow_topic_of_each(
+    start: Any, world: Any, contract: Path, wait_until: Any
+) -> None:
+    one = "{topic: joint_command, type: sensor_msgs/msg/JointState}"
+    several = "[{topic: /left/command, type: sensor_msgs/msg/JointState, joints: [b]}, "
+    several += "{topic: joint_command, type: sensor_msgs/msg/JointState, joints: [a]}]"
+    contract.write_text(contract.read_text().replace(one, several))
+    shadows: list[str] = []
+    for topic in ("left/command", "joint_command"):
+        world.node.create_subscription(
+            JointState,
+            f"command/dry_run_command/{topic}",
+            lambda message: shadows.append(message.name[0]),
+            qos.COMMAND,
+        )
+    start(dry_run=True)
+    world.run(1)
+    wait_until(lambda: set(shadows) == {"a", "b"})
+    assert world.commands == []
+
+
 def test_a_publisher_whose_qos_does_not_fit_is_named_by_its_topic(moving: Any, world: Any, wait_until: Any) -> None:
     best_effort = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
     wrong = world.node.create_publisher(JointState, "joint_states", best_effort)

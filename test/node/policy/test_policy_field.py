@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from flashrt_ros.runtime.errors import ErrorCode
 
@@ -117,30 +116,3 @@ def test_a_client_that_gave_up_gets_the_same_answer_under_the_same_id_and_it_was
     assert first.error_code == ErrorCode.NONE
     assert client.call("restore", request_id="field.retry", name="field.retry") == first
     assert arm.states[-1].epoch == epoch + 1
-
-
-def test_cameras_that_are_declared_and_found_in_reverse_order_give_the_same_chunk(
-    arm: Any,
-    client: Any,
-    start_policy: Callable[..., Any],
-    wait_for: Callable[..., Any],
-    contract: Path,
-    tmp_path: Path,
-) -> None:
-    values = yaml.safe_load(contract.read_text())
-    values["observation"]["images"] = dict(reversed(values["observation"]["images"].items()))
-    backwards = tmp_path / "contract.yaml"
-    backwards.write_text(yaml.safe_dump(values, sort_keys=False))
-    planned = []
-    stamp = arm.stamp
-    for declared, order in ((contract, ("front", "wrist")), (backwards, ("wrist", "front"))):
-        process = start_policy(autostart=True, contract=declared, capsule_folder=tmp_path / declared.name)
-        wait_for(lambda: client.state() == "active", 40.0)
-        arm.find_cameras(order)
-        arm.stamp = arm.closed_at = stamp
-        arm.say("held")
-        arm.chunks.clear()
-        assert client.run(instruction="lift the cup", seed=3, step_limit=1).result().steps == 1
-        planned.append(arm.chunks[0].data.tobytes())
-        process.end()
-    assert planned[0] == planned[1]

@@ -144,7 +144,8 @@ def test_after_a_stop_that_ros_time_knows_nothing_of_the_arm_is_told_nothing(bra
 
 
 def test_what_was_handed_over_is_replaced_by_the_way_to_rest(timed: Any) -> None:
-    robot = timed(limits=LIMITS, command=Command("joint_trajectory", TRAJECTORY, "trajectory", 0.25))
+    handover = Command("joint_trajectory", TRAJECTORY, ("a", "b"), "trajectory", 0.25)
+    robot = timed(limits=LIMITS, commands=(handover,))
     run_to(robot, 0.02)
     del robot.record.ahead[:]
     robot.rig.hold_epoch(2)

@@ -63,7 +63,7 @@ def test_async_swaps_at_the_row_that_the_delay_makes_due(timed: Any) -> None:
 @pytest.fixture
 def handing_over(timed: Any) -> Any:
     """0.35 s are this row and two more."""
-    return timed(command=Command("joint_trajectory", TRAJECTORY, "trajectory", 0.35))
+    return timed(commands=(Command("joint_trajectory", TRAJECTORY, ("a", "b"), "trajectory", 0.35),))
 
 
 def test_a_trajectory_holds_this_row_and_the_next_ones_within_max_handover(handing_over: Any) -> None:
