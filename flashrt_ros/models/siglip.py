@@ -61,16 +61,46 @@ class Siglip:
     def _layer_weights(self, layer: int) -> list[Weight]:
         c, key = self.config, f"{_TOWER}encoder.layers.{layer}."
         square = (c.width, c.width)
-        qkv = [f"{key}self_attn.{name}_proj" for name in "qkv"]
+        heads = c.heads * self._head_dim
+        out = f"{key}self_attn.out_proj"
         return [
             *self._affine(f"{layer}.norm1", f"{key}layer_norm1", (c.width,)),
             *self._affine(f"{layer}.norm2", f"{key}layer_norm2", (c.width,)),
-            weight(f"visual.{layer}.qkv.weight", self.dtype, *(Part(f"{name}.weight", square) for name in qkv)),
-            weight(f"visual.{layer}.qkv.bias", self.dtype, *(Part(f"{name}.bias", (c.width,)) for name in qkv)),
-            *self._affine(f"{layer}.out", f"{key}self_attn.out_proj", square),
+            self._qkv(f"visual.{layer}.qkv.weight", f"{key}self_attn.{{}}_proj.weight", square, (3 * heads, c.width)),
+            self._qkv(f"visual.{layer}.qkv.bias", f"{key}self_attn.{{}}_proj.bias", (c.width,), (3 * heads,)),
+            weight(
+                f"visual.{layer}.out.weight",
+                self.dtype,
+                Part(f"{out}.weight", square, lambda w: self._widened(w.t(), 1.0).t()),
+                shape=(c.width, heads),
+            ),
+            weight(f"visual.{layer}.out.bias", self.dtype, Part(f"{out}.bias", (c.width,))),
             *self._affine(f"{layer}.fc1", f"{key}mlp.fc1", (c.mlp_width, c.width)),
             *self._affine(f"{layer}.fc2", f"{key}mlp.fc2", (c.width, c.mlp_width)),
         ]
+
+    @property
+    def _head_dim(self) -> int:
+        """Features of a head, and zeros up to a multiple of 8, which kernels want."""
+        return -(-self.config.head_dim // 8) * 8
+
+    def _qkv(self, name: str, key: str, shape: tuple[int, ...], stacked: tuple[int, ...]) -> Weight:
+        """Queries are as much larger as attention takes them for wider."""
+        factors = {"q": (self._head_dim / self.config.head_dim) ** 0.5, "k": 1.0, "v": 1.0}
+        parts = (
+            Part(key.format(part), shape, lambda w, factor=factor: self._widened(w, factor))
+            for part, factor in factors.items()
+        )
+        return weight(name, self.dtype, *parts, shape=stacked)
+
+    def _widened(self, w: Tensor, factor: float) -> Tensor:
+        """Rows [heads * head_dim, ...] with zeros behind each head."""
+        c = self.config
+        if self._head_dim == c.head_dim:
+            return w
+        wide = torch.zeros(c.heads, self._head_dim, *w.shape[1:], dtype=w.dtype)
+        wide[:, : c.head_dim] = w.unflatten(0, (c.heads, c.head_dim)) * factor
+        return wide.flatten(0, 1)
 
     def _affine(self, name: str, key: str, shape: tuple[int, ...]) -> list[Weight]:
         return [
@@ -95,11 +125,12 @@ class Siglip:
         """Run x += W_o attention(norm(x));  x += W_2 gelu(W_1 norm(x)); each view for itself."""
         c, rows = self.config, x.shape[0]
         ops.layer_norm(x, w["norm1.weight"], w["norm1.bias"], h, _EPS)
-        qkv = ops.scratch((rows, 3 * c.width), self.dtype)
+        heads = c.heads * self._head_dim
+        qkv, y = (ops.scratch((rows, count * heads), self.dtype) for count in (3, 1))
         ops.linear(h, w["qkv.weight"], qkv, bias=w["qkv.bias"])
-        q, k, v = qkv.view(self.views, self.patches, 3, c.heads, c.head_dim).unbind(2)
-        ops.attend(q, k, v, h.view(q.shape))
-        ops.linear(h, w["out.weight"], x, bias=w["out.bias"], add=x)
+        q, k, v = qkv.view(self.views, self.patches, 3, c.heads, self._head_dim).unbind(2)
+        ops.attend(q, k, v, y.view(q.shape))
+        ops.linear(y, w["out.weight"], x, bias=w["out.bias"], add=x)
         ops.layer_norm(x, w["norm2.weight"], w["norm2.bias"], h, _EPS)
         y = ops.scratch((rows, c.mlp_width), self.dtype)
         ops.linear(h, w["fc1.weight"], y, bias=w["fc1.bias"], act="gelu_tanh")
