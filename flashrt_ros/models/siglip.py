@@ -8,6 +8,8 @@ and image rows that are not divided by the root of their width.
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -88,8 +90,7 @@ class Siglip:
         """Queries are as much larger as attention takes them for wider."""
         factors = {"q": (self._head_dim / self.config.head_dim) ** 0.5, "k": 1.0, "v": 1.0}
         parts = (
-            Part(key.format(part), shape, lambda w, factor=factor: self._widened(w, factor))
-            for part, factor in factors.items()
+            Part(key.format(part), shape, partial(self._widened, factor=factor)) for part, factor in factors.items()
         )
         return weight(name, self.dtype, *parts, shape=stacked)
 
