@@ -60,6 +60,11 @@ class HybridConfig:
     observe_prompt: str
 
     @property
+    def guided(self) -> bool:
+        """A GR00T head draws each chunk anew."""
+        return False
+
+    @property
     def rewrites(self) -> bool:
         """Whether each observation rewrites the context from its first row."""
         return self.layout == "starvla"

@@ -85,6 +85,7 @@ class Pi0Config:
 
     condition_capacity = 0
     history = 1
+    guided = True
     rewrites = True
 
     @property

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flashrt_ros.models.observation import ModelObservation
+from flashrt_ros.models.pi0_guidance import Guidance
 from flashrt_ros.models.speech import Speech
 from flashrt_ros.runtime.backend import Stage
 from flashrt_ros.runtime.buffers import Buffer, BufferSet
@@ -80,6 +81,10 @@ class PolicyConfig(Protocol):
         """Rows of the longest segment that can be said; 0 where nothing can."""
 
     @property
+    def guided(self) -> bool:
+        """Whether a chunk can be made to keep to the one before it."""
+
+    @property
     def rewrites(self) -> bool:
         """Whether each observation rewrites the context from its first row, so that there is no memory in it."""
 
@@ -120,8 +125,8 @@ class PolicyModel(Protocol):
     def observe(self, observation: ModelObservation, tokens: NDArray[np.int64]) -> Work:
         """Take an observation; `tokens`: the prompt of the instruction in force."""
 
-    def act(self) -> Work:
-        """Draw a chunk, float32 [horizon, at least action_dim], into the state `chunk`."""
+    def act(self, guidance: Guidance | None = None) -> Work:
+        """Draw a chunk, float32 [horizon, at least action_dim], into the state `chunk`; guided where it can be."""
 
     def sample(self, key: int, act_index: int) -> Work:
         """Draw a chunk from other noise into the output `sampled`; no state is written."""

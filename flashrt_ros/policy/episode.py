@@ -13,10 +13,12 @@ import numpy as np
 import torch
 
 from flashrt_ros.models.observation import ModelObservation
+from flashrt_ros.models.pi0_guidance import Guidance
 from flashrt_ros.policy import state
 from flashrt_ros.policy.generator import fold_retry, key_from_seed
 from flashrt_ros.policy.loading import Policy
 from flashrt_ros.policy.processing import Observation
+from flashrt_ros.policy.realtime import continuation
 from flashrt_ros.policy.saying import Request
 from flashrt_ros.policy.store import CapsuleStore
 from flashrt_ros.runtime.buffers import BufferSet, Scope
@@ -172,9 +174,20 @@ class Episode:
         head, b = self.require_head(), self._buffers
         if not int(b["history_count"][0]):
             raise FlashrtError(ErrorCode.NOT_BEGUN, "act needs an observation in this episode; call observe first")
-        self._run(self.policy.model.act())
-        state.plan_new_chunk(b, self.policy.processor.reference(b["measured"].numpy()))
+        reference = self.policy.processor.reference(b["measured"].numpy())
+        self._run(self.policy.model.act(self._guidance(event, reference)))
+        state.plan_new_chunk(b, reference)
         return self._commit("act", head.recipe.then(event))
+
+    def _guidance(self, event: Act, reference: np.ndarray) -> Guidance | None:
+        if event.delay is None:
+            return None
+        config = self.policy.model.config
+        if not config.guided:
+            raise FlashrtError(ErrorCode.NOT_SUPPORTED, f"act: {config.name} cannot go on from a chunk; give no delay")
+        if event.delay < 0:
+            raise FlashrtError(ErrorCode.BAD_REQUEST, f"act: delay {event.delay}; give 0 or more rows")
+        return continuation(self._buffers, event.delay, self.policy.processor, reference)
 
     def _say(self, event: Say) -> Boundary:
         self.require_head()

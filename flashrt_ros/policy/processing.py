@@ -109,6 +109,15 @@ class Processor:
             raise FlashrtError(ErrorCode.NOT_FINITE, f"actions of {', '.join(names)} are not finite; none is used")
         return actions
 
+    def rebased(self, chunk: np.ndarray, old: np.ndarray, new: np.ndarray) -> np.ndarray:
+        """The same motion, float32 [rows, action_dim or more], relative to the joints `new` instead of `old`."""
+        if self.config.action_mode == "absolute":
+            return chunk
+        moved, count = chunk.copy(), self.config.action_dim
+        actions = self.normaliser.unnormalise_actions(chunk[:, :count]) + old - new
+        moved[:, :count] = self.normaliser.action_scaling.normalise(actions)
+        return moved
+
     def instruction(self, text: str) -> np.ndarray:
         """What is kept of an instruction, int64 [n].
 

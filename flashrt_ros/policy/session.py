@@ -139,10 +139,19 @@ class Session:
             self._episode.apply(kept)
             return report()
 
-    def act(self) -> Chunk:
-        """Draw the next chunk from the newest observation; NOT_BEGUN before the first one."""
+    def act(self, delay: int | None = None) -> Chunk:
+        """Draw the next chunk from the newest observation.
+
+        Args:
+            delay: the chunk goes on from the planned one, of which so many rows behind the cursor will be executed
+                before it takes over (real-time chunking); None: it is drawn freely.
+
+        Raises:
+            FlashrtError: NOT_BEGUN before the first observation; NOT_SUPPORTED, the policy cannot go on from a chunk;
+                BAD_REQUEST, a delay below 0.
+        """
         with self._verb():
-            self._episode.apply(Act())
+            self._episode.apply(Act(delay))
             return self._chunk()
 
     def say(
