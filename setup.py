@@ -52,6 +52,7 @@ setup(
             "demo = flashrt_ros.demo.__main__:main",
             "audit = flashrt_ros.tools.audit:main",
             "capsule = flashrt_ros.tools.capsule:main",
+            "check_checkpoint = flashrt_ros.tools.check_checkpoint:main",
             "check_contract = flashrt_ros.tools.check_contract:main",
             "replay = flashrt_ros.tools.replay:main",
             "tiny_checkpoint = flashrt_ros.tools.tiny_checkpoint:main",

@@ -1,7 +1,9 @@
 // Copyright 2026 the flashrt_ros authors
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of a cluster (sm_90 and later): a barrier, and what lies in another block's shared memory.
+// Blocks of a cluster (sm_90 and later): a barrier, and what lies in another block's shared memory. PTX ISA,
+// "barrier.cluster" and "mapa".
 #pragma once
+#include "common.cuh"
 
 __device__ inline void cluster_arrive() {
 #if __CUDA_ARCH__ >= 900
@@ -28,3 +30,51 @@ __device__ inline float read_of(unsigned rank, const float* x) {
   return *x;
 #endif
 }
+
+// Every thread of `cluster` blocks, which may be one: what was written to shared memory before is seen by all behind it.
+__device__ inline void sync_blocks(int cluster) {
+#if __CUDA_ARCH__ >= 900
+  if (cluster > 1) {
+    cluster_arrive();
+    cluster_wait();
+    return;
+  }
+#endif
+  __syncthreads();
+}
+
+// What lies at this address of shared memory in the block of a rank.
+__device__ inline float read_block(const float* shared, int rank, int cluster) {
+#if __CUDA_ARCH__ >= 900
+  if (cluster > 1) {
+    float x;
+    asm volatile("{\n.reg .u32 there;\nmapa.shared::cluster.u32 there, %1, %2;\nld.shared::cluster.f32 %0, [there];\n}"
+                 : "=f"(x)
+                 : "r"((unsigned)__cvta_generic_to_shared(shared)), "r"(rank)
+                 : "memory");
+    return x;
+  }
+#endif
+  return *shared;
+}
+
+__device__ inline float4 read_block4(const float* shared, int rank, int cluster) {
+#if __CUDA_ARCH__ >= 900
+  if (cluster > 1) {
+    float4 x;
+    asm volatile("{\n.reg .u32 there;\nmapa.shared::cluster.u32 there, %4, %5;\n"
+                 "ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [there];\n}"
+                 : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+                 : "r"((unsigned)__cvta_generic_to_shared(shared)), "r"(rank)
+                 : "memory");
+    return x;
+  }
+#endif
+  return *reinterpret_cast<const float4*>(shared);
+}
+
+__device__ inline float4 operator+(float4 a, float4 b) {
+  return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+}
+
+__device__ inline float4 operator*(float4 a, float b) { return make_float4(a.x * b, a.y * b, a.z * b, a.w * b); }

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // patches  uint8 images [views, height, width, channels] to rows [views * patches, channels * frames * patch * patch] of
 //          x / 127.5 - 1. Patches that the merger joins (merge x merge) stand side by side; every frame of a patch
-//          holds the same pixels. One block a patch.
+//          holds the same pixels. Rows lie out_stride elements apart. One block a patch.
 #include "vector.cuh"
 
 template <typename T, int VEC>
 __device__ void patches(const unsigned char* images, T* out, int height, int width, int channels, int patch, int merge,
-                        int frames) {
+                        int frames, int out_stride) {
   const int tall = height / (merge * patch), wide = width / (merge * patch);
   int index = blockIdx.x;
   const int mx = index % merge, my = index / merge % merge;
@@ -15,7 +15,7 @@ __device__ void patches(const unsigned char* images, T* out, int height, int wid
   const int bx = index % wide, by = index / wide % tall, view = index / wide / tall;
   const int top = (by * merge + my) * patch, left = (bx * merge + mx) * patch, area = patch * patch;
   images += ((int64(view) * height + top) * width + left) * channels;
-  out += int64(blockIdx.x) * channels * frames * area;
+  out += int64(blockIdx.x) * out_stride;
   let_next_start();
   wait_for_inputs();
   for (int i = threadIdx.x * VEC; i < channels * area; i += blockDim.x * VEC) {
@@ -29,8 +29,8 @@ __device__ void patches(const unsigned char* images, T* out, int height, int wid
 
 #define PATCHES(SUFFIX, T, VEC)                                                                                       \
   extern "C" __global__ void patches_##SUFFIX(const unsigned char* images, T* out, int height, int width,            \
-                                              int channels, int patch, int merge, int frames) {                      \
-    patches<T, VEC>(images, out, height, width, channels, patch, merge, frames);                                      \
+                                              int channels, int patch, int merge, int frames, int out_stride) {      \
+    patches<T, VEC>(images, out, height, width, channels, patch, merge, frames, out_stride);                          \
   }
 
 PATCHES(f32, float, 4)

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from flashrt_ros.demo.dataset import Dataset
 from flashrt_ros.demo.train_model import Batch, LossWeights, Noise, TrainModel, total
-from flashrt_ros.policy.normalise import EPSILON
+from flashrt_ros.policy.normalise import EPSILONS
 
 LOSSES = ("flow", "text", "mtp")
 _BUCKETS = (4, 5, 6, 8, 10, 14)  # observations; contexts of a batch come from one bucket, padded alike
@@ -167,7 +167,7 @@ class Trainer:
 
     def _normalised(self, part: str, values: Tensor) -> Tensor:
         mean, std = self._scale[part]
-        return (values - mean) / (std + EPSILON)
+        return (values - mean) / (std + EPSILONS["openpi"])
 
     def save(self, folder: Path) -> None:
         """Write everything that the next steps depend on; a stop at any moment leaves the last whole state."""

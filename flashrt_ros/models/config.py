@@ -60,6 +60,26 @@ class HybridConfig:
     observe_prompt: str
 
     @property
+    def guided(self) -> bool:
+        """A GR00T head draws each chunk anew."""
+        return False
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether each observation rewrites the context from its first row."""
+        return self.layout == "starvla"
+
+    @property
+    def instruction_size(self) -> int:
+        """Numbers that are kept of the longest instruction."""
+        return self.max_instruction_tokens
+
+    @property
+    def horizon(self) -> int:
+        """Rows of a chunk."""
+        return self.head.horizon
+
+    @property
     def state_dim(self) -> int:
         """Joints of the measured state."""
         return len(self.state_names)

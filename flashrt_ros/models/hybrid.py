@@ -22,6 +22,7 @@ from flashrt_ros.models.modules import Modules, Weights
 from flashrt_ros.models.mtp import Mtp, has_mtp
 from flashrt_ros.models.observation import ModelObservation
 from flashrt_ros.models.ops import Ops
+from flashrt_ros.models.pi0_guidance import Guidance
 from flashrt_ros.models.prompt import Encode, Prompt, read_encoder, text_segment
 from flashrt_ros.models.qwen3_5_text import LENGTH, POSITION, Angles
 from flashrt_ros.models.speech import Speech
@@ -220,8 +221,9 @@ class Hybrid:
         steps = (Step("encode_images", fill), *append_steps(segment, self.stage_sizes, restart=rewrites))
         return Work(steps, segment.rows, 0 if rewrites else AT_CURSOR)
 
-    def act(self) -> Work:
-        """Integrate a chunk of actions from fresh noise."""
+    def act(self, guidance: Guidance | None = None) -> Work:
+        """Integrate a chunk of actions from fresh noise; this head takes no guidance."""
+        assert guidance is None
         steps = [Step("denoise_step")] * self.config.head.steps
         return Work((Step("denoise_begin"), *steps, Step("denoise_end")))
 

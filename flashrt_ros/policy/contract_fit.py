@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flashrt_ros.models.config import HybridConfig
+from flashrt_ros.models.policy_model import PolicyConfig
 from flashrt_ros.policy.action_map import ActionMap
 from flashrt_ros.policy.contract import Contract
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 
-def check_fit(contract: Contract, config: HybridConfig) -> None:
+def check_fit(contract: Contract, config: PolicyConfig) -> None:
     """Raise BAD_CONTRACT unless the contract gives what the policy takes, and takes what it gives.
 
     NOT_SUPPORTED for a strategy that the policy does not have.
@@ -25,17 +25,19 @@ def check_fit(contract: Contract, config: HybridConfig) -> None:
         raise FlashrtError(ErrorCode.NOT_SUPPORTED, f"{contract.file}: {lacking}")
 
 
-def unsupported(contract: Contract, config: HybridConfig) -> str:
+def unsupported(contract: Contract, config: PolicyConfig) -> str:
     """Say which strategy of the contract the policy does not have; empty: it has it."""
     if contract.action.strategy != "rtc":
         return ""
+    if config.guided:
+        return "action.strategy is rtc, which policy_node does not ask for yet, though the checkpoint can. Use async"
     return (
         "action.strategy is rtc, which needs a head that denoises a chunk around the rows of the one before; the "
         f"checkpoint {config.name} has a GR00T head, which cannot. Use async"
     )
 
 
-def misfits(contract: Contract, config: HybridConfig) -> list[str]:
+def misfits(contract: Contract, config: PolicyConfig) -> list[str]:
     """Say in what a contract and a checkpoint do not fit each other; empty: they do."""
     pairs: list[tuple[str, Sequence[str], Sequence[str]]] = [
         ("observation.images", [image.key for image in contract.observation.images], config.views),

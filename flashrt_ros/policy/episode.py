@@ -13,10 +13,12 @@ import numpy as np
 import torch
 
 from flashrt_ros.models.observation import ModelObservation
+from flashrt_ros.models.pi0_guidance import Guidance
 from flashrt_ros.policy import state
 from flashrt_ros.policy.generator import fold_retry, key_from_seed
 from flashrt_ros.policy.loading import Policy
 from flashrt_ros.policy.processing import Observation
+from flashrt_ros.policy.realtime import continuation
 from flashrt_ros.policy.saying import Request
 from flashrt_ros.policy.store import CapsuleStore
 from flashrt_ros.runtime.buffers import BufferSet, Scope
@@ -152,7 +154,8 @@ class Episode:
         seen = Observation(event.images, event.state, event.stamp)
         processed = self.policy.processor.observation(seen)
         b = self._buffers
-        work = self.policy.model.observe(processed, state.read_instruction(b))
+        tokens = self.policy.processor.prompt(state.read_instruction(b), processed.proprio)
+        work = self.policy.model.observe(processed, tokens)
         if work.first_row == AT_CURSOR:
             self._make_room(work.rows)
         head = self.require_head()
@@ -171,9 +174,20 @@ class Episode:
         head, b = self.require_head(), self._buffers
         if not int(b["history_count"][0]):
             raise FlashrtError(ErrorCode.NOT_BEGUN, "act needs an observation in this episode; call observe first")
-        self._run(self.policy.model.act())
-        state.plan_new_chunk(b, self.policy.processor.reference(b["measured"].numpy()))
+        reference = self.policy.processor.reference(b["measured"].numpy())
+        self._run(self.policy.model.act(self._guidance(event, reference)))
+        state.plan_new_chunk(b, reference)
         return self._commit("act", head.recipe.then(event))
+
+    def _guidance(self, event: Act, reference: np.ndarray) -> Guidance | None:
+        if event.delay is None:
+            return None
+        config = self.policy.model.config
+        if not config.guided:
+            raise FlashrtError(ErrorCode.NOT_SUPPORTED, f"act: {config.name} cannot go on from a chunk; give no delay")
+        if event.delay < 0:
+            raise FlashrtError(ErrorCode.BAD_REQUEST, f"act: delay {event.delay}; give 0 or more rows")
+        return continuation(self._buffers, event.delay, self.policy.processor, reference)
 
     def _say(self, event: Say) -> Boundary:
         self.require_head()
@@ -198,6 +212,7 @@ class Episode:
     def _say_behind(self, request: Request, event: Say) -> int:
         """Say up to `max_tokens` tokens behind the newest row, one step a fence; how many."""
         speech, said = self.policy.model.speech, 0
+        assert speech is not None  # the request was checked
         self.said = []
         self.live.will_write(AT_CURSOR, event.max_tokens)
         self._run(Work((speech.begin(),)))
@@ -291,8 +306,9 @@ class Episode:
         state.write_instruction(self._buffers, tokens)
 
     def _append_history(self) -> None:
-        tokens = state.read_instruction(self._buffers)
+        kept = state.read_instruction(self._buffers)
         for images, proprio in state.read_history(self._buffers):
+            tokens = self.policy.processor.prompt(kept, proprio)
             self._run(self.policy.model.observe(ModelObservation(images, proprio), tokens))
 
     def _start_context(self, instruction: str, tokens: np.ndarray) -> None:

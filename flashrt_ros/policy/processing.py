@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from flashrt_ros.models.config import HybridConfig
 from flashrt_ros.models.observation import ModelObservation
+from flashrt_ros.models.policy_model import PolicyConfig
 from flashrt_ros.policy.images import resize_with_pad
 from flashrt_ros.policy.normalise import Normaliser
-from flashrt_ros.policy.tokenizer import Tokenizer
+from flashrt_ros.policy.prompts import Prompts
+from flashrt_ros.policy.text import TextTokenizer
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 PLAUSIBLE = 1e6
@@ -47,18 +48,21 @@ class Observation:
 class Processor:
     """Checks and converts; holds nothing that changes."""
 
-    def __init__(self, config: HybridConfig, tokenizer: Tokenizer, normaliser: Normaliser) -> None:
-        """BAD_CHECKPOINT for an unknown action mode, a delta action of an unmeasured joint, or a bad template."""
+    def __init__(self, config: PolicyConfig, prompts: Prompts, normaliser: Normaliser) -> None:
+        """BAD_CHECKPOINT for an unknown action mode, or a delta action of an unmeasured joint."""
         self.config = config
-        self.tokenizer = tokenizer
+        self.prompts = prompts
         self.normaliser = normaliser
         if config.action_mode not in ("delta", "absolute"):
             raise _bad_config(f"action_mode {config.action_mode!r}: use delta or absolute")
         unmeasured = [name for name in config.action_names if name not in config.state_names]
         if config.action_mode == "delta" and unmeasured:
             raise _bad_config(f"action_mode delta, but action_names {unmeasured} are not among state_names")
-        if config.instruction_template.count("{instruction}") != 1:
-            raise _bad_config(f"instruction_template {config.instruction_template!r}: name {{instruction}} once")
+
+    @property
+    def tokenizer(self) -> TextTokenizer:
+        """The checkpoint's."""
+        return self.prompts.tokenizer
 
     def observation(self, observation: Observation) -> ModelObservation:
         """Resize the views into the config's order and normalise the state; BAD_OBSERVATION for anything amiss."""
@@ -86,7 +90,7 @@ class Processor:
         """Convert a chunk to the robot's units.
 
         Args:
-            chunk: float32 [horizon, action_dim], the policy's range.
+            chunk: float32 [horizon, action_dim or more], the policy's range; what is more is padding.
             reference: float64 [action_dim], the joints measured when the chunk's observation was taken. Each
                 row of a delta chunk is relative to them, as openpi and StarVLA train; absolute ignores them.
 
@@ -96,7 +100,7 @@ class Processor:
         Raises:
             FlashrtError: NOT_FINITE if a value comes out as NaN or infinity.
         """
-        actions = self.normaliser.unnormalise_actions(chunk)
+        actions = self.normaliser.unnormalise_actions(chunk[:, : self.config.action_dim])
         if self.config.action_mode == "delta":
             actions = actions + reference
         broken = ~np.isfinite(actions).all(axis=0)
@@ -105,27 +109,26 @@ class Processor:
             raise FlashrtError(ErrorCode.NOT_FINITE, f"actions of {', '.join(names)} are not finite; none is used")
         return actions
 
+    def rebased(self, chunk: np.ndarray, old: np.ndarray, new: np.ndarray) -> np.ndarray:
+        """The same motion, float32 [rows, action_dim or more], relative to the joints `new` instead of `old`."""
+        if self.config.action_mode == "absolute":
+            return chunk
+        moved, count = chunk.copy(), self.config.action_dim
+        actions = self.normaliser.unnormalise_actions(chunk[:, :count]) + old - new
+        moved[:, :count] = self.normaliser.action_scaling.normalise(actions)
+        return moved
+
     def instruction(self, text: str) -> np.ndarray:
-        """Tokens of the instruction in the checkpoint's template, int64 [n].
+        """What is kept of an instruction, int64 [n].
 
         Raises:
             FlashrtError: BAD_INSTRUCTION if it is empty, too long, or holds the text of a special token.
         """
-        if not text.strip():
-            raise _bad_instruction(text, "is empty; say what to do")
-        limit = self.config.max_instruction_tokens
-        if len(text) > limit * self.tokenizer.longest_token:
-            # Encoding it first would hold the device's thread up for as long as the sender likes.
-            raise _bad_instruction(text, f"has {len(text)} characters, more than {limit} tokens can hold")
-        if any("\ud800" <= letter <= "\udfff" for letter in text):
-            raise _bad_instruction(text, "is not Unicode text")
-        special = self.tokenizer.special_tokens_in(text)
-        if special:
-            raise _bad_instruction(text, f"holds {', '.join(special)}, which only the checkpoint's template may")
-        tokens = self.tokenizer.encode(self.config.instruction_template.replace("{instruction}", text))
-        if len(tokens) > limit:
-            raise _bad_instruction(text, f"takes {len(tokens)} tokens in its template, the policy {limit} at most")
-        return tokens
+        return self.prompts.instruction(text)
+
+    def prompt(self, kept: np.ndarray, proprio: np.ndarray) -> np.ndarray:
+        """The tokens, int64 [n], of a kept instruction for an observation with this normalised state."""
+        return self.prompts.prompt(kept, proprio)
 
     def _state(self, state: np.ndarray) -> np.ndarray:
         names = self.config.state_names
@@ -150,10 +153,6 @@ def _view(view: str, image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 
 def _bad_observation(message: str) -> FlashrtError:
     return FlashrtError(ErrorCode.BAD_OBSERVATION, f"observation: {message}")
-
-
-def _bad_instruction(text: str, problem: str) -> FlashrtError:
-    return FlashrtError(ErrorCode.BAD_INSTRUCTION, f"instruction {text[:80]!r} {problem}")
 
 
 def _bad_config(message: str) -> FlashrtError:

@@ -91,8 +91,10 @@ class RecordedSession(Session):
             result.observation = observation
             return super().observe(observation)
 
-    def act(self) -> Chunk:
-        """As Session.act."""
+    def act(self, delay: int | None = None) -> Chunk:
+        """As Session.act; the log has no place for a delay, so that none may be given."""
+        if delay is not None:
+            raise FlashrtError(ErrorCode.NOT_SUPPORTED, f"act: a recorded session cannot be given delay {delay}")
         with self._telling("act") as result:
             result.chunk = super().act()
             return result.chunk

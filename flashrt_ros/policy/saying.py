@@ -48,7 +48,9 @@ class Request:
 
     @classmethod
     def of(cls, policy: Policy, event: Say) -> Request:
-        """Check the event; BAD_REQUEST, naming what it cannot be."""
+        """Check the event; BAD_REQUEST, naming what it cannot be; NOT_SUPPORTED by a mute policy."""
+        if policy.model.speech is None:
+            raise FlashrtError(ErrorCode.NOT_SUPPORTED, f"say: {policy.model.config.name} is no policy that speaks")
         if event.max_tokens < 1:
             raise _bad_request(f"max_tokens {event.max_tokens}; give 1 or more")
         if len(event.stop) > STOPS:

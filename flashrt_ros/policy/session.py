@@ -30,6 +30,10 @@ from flashrt_ros.runtime.recipe import Act, Begin, Discard, Event, Executed, Ins
 EPISODE_START = "episode_start"
 """In `restore`: the kept start of the running episode, whatever its instruction."""
 
+_EMPTY_START = (
+    "the start of this policy's episodes holds no rows, but the instruction and the generator alone: each observation "
+    "is prefilled whole"
+)
 
 LABEL_LIMIT = 256
 
@@ -109,6 +113,8 @@ class Session:
         with self._verb() as report:
             self._episode.apply(Begin(instruction, seed))
             self._keep_start(instruction)
+            if self.policy.model.config.rewrites:
+                self._episode.note = _EMPTY_START
             if retry:
                 self._episode.apply(Rekey(retry=retry))
             return report()
@@ -133,10 +139,19 @@ class Session:
             self._episode.apply(kept)
             return report()
 
-    def act(self) -> Chunk:
-        """Draw the next chunk from the newest observation; NOT_BEGUN before the first one."""
+    def act(self, delay: int | None = None) -> Chunk:
+        """Draw the next chunk from the newest observation.
+
+        Args:
+            delay: the chunk goes on from the planned one, of which so many rows behind the cursor will be executed
+                before it takes over (real-time chunking); None: it is drawn freely.
+
+        Raises:
+            FlashrtError: NOT_BEGUN before the first observation; NOT_SUPPORTED, the policy cannot go on from a chunk;
+                BAD_REQUEST, a delay below 0.
+        """
         with self._verb():
-            self._episode.apply(Act())
+            self._episode.apply(Act(delay))
             return self._chunk()
 
     def say(

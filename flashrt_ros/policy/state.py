@@ -7,11 +7,11 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from flashrt_ros.models.config import HybridConfig
+from flashrt_ros.models.policy_model import PolicyConfig
 from flashrt_ros.runtime.buffers import Buffer, BufferSet
 
 
-def session_buffers(config: HybridConfig) -> list[Buffer]:
+def session_buffers(config: PolicyConfig) -> list[Buffer]:
     """Declare the buffers.
 
     `measured` holds the state of the newest observation in robot units; `plan` [chunk planned, its cursor,
@@ -21,7 +21,7 @@ def session_buffers(config: HybridConfig) -> list[Buffer]:
     height, width = config.image_size
     views, history = len(config.views), max(config.history, 1)
     return [
-        Buffer("instruction", (config.max_instruction_tokens,), torch.int64, "state", "context", memory="host"),
+        Buffer("instruction", (config.instruction_size,), torch.int64, "state", "context", memory="host"),
         Buffer("instruction_length", (1,), torch.int64, "state", "context", memory="host"),
         Buffer("history_images", (history, views, height, width, 3), torch.uint8, "state", "history", memory="host"),
         Buffer("history_proprio", (history, config.state_dim), torch.float32, "state", "history", memory="host"),
@@ -34,14 +34,14 @@ def session_buffers(config: HybridConfig) -> list[Buffer]:
 
 
 def write_instruction(b: BufferSet, tokens: np.ndarray) -> None:
-    """Put the tokens of the instruction in force, int64 [n]."""
+    """Put what is kept of the instruction in force, int64 [n]."""
     b["instruction"].zero_()
     b["instruction"][: len(tokens)] = torch.from_numpy(tokens)
     b["instruction_length"][0] = len(tokens)
 
 
 def read_instruction(b: BufferSet) -> np.ndarray:
-    """The tokens of the instruction in force, int64 [n], as a copy."""
+    """What is kept of the instruction in force, int64 [n], as a copy."""
     return b["instruction"][: int(b["instruction_length"][0])].numpy().copy()
 
 

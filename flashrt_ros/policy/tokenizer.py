@@ -18,6 +18,7 @@ class Tokenizer:
     """A Hugging Face `tokenizer.json`.
 
     Attributes:
+        path: of the file.
         largest_token: the largest token that `encode` can give.
         longest_token: characters of the longest token.
         fingerprint: sha256 of the file.
@@ -25,8 +26,9 @@ class Tokenizer:
 
     def __init__(self, path: str | Path) -> None:
         """Read `path`; BAD_CHECKPOINT if it is absent or is no tokenizer."""
+        self.path = Path(path)
         try:
-            content = Path(path).read_bytes()
+            content = self.path.read_bytes()
         except OSError as error:
             raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"tokenizer {path}: {error.strerror}") from error
         try:
@@ -48,6 +50,13 @@ class Tokenizer:
     def encode(self, text: str) -> np.ndarray:
         """Tokens of `text` as int64 [n], without those that the file's post-processor would add."""
         return np.array(self._tokenizer.encode(text, add_special_tokens=False).ids, dtype=np.int64)
+
+    def begin_token(self) -> int:
+        """The token `<bos>`; BAD_CHECKPOINT if there is none."""
+        token = self._tokenizer.token_to_id("<bos>")
+        if token is None:
+            raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"tokenizer {self.path}: has no token <bos>")
+        return int(token)
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of `tokens`, without special tokens."""

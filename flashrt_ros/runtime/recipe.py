@@ -52,7 +52,9 @@ class Remember:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Act:
-    """A chunk was drawn."""
+    """A chunk was drawn; with `delay` it goes on from the planned one, `delay` rows of which it holds exactly."""
+
+    delay: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -138,7 +138,7 @@ def _prepare(session: Session, observations: Sequence[Observation]) -> None:
         chunk = session.act()
         session.executed(chunk.act_index, 3)
         full = chunk.boundary.cursors["position"] + _SAID + 2 * rows > session.policy.model.max_rows
-        if number and (full or session.policy.model.config.layout == "starvla"):
+        if number and (full or session.policy.model.config.rewrites):
             return
 
 
@@ -148,8 +148,9 @@ def _run_on(session: Session, observations: Sequence[Observation]) -> Trace:
     if planned is not None:
         trace["planned"] = planned.actions.tobytes() + planned.start.to_bytes(4, "little")
     trace["chunk 0"] = session.act().actions.tobytes()
-    said = session.say(_SAID, stop=())
-    trace["said"] = f"{said.tokens} in {said.steps}"
+    if session.policy.model.speech is not None:
+        said = session.say(_SAID, stop=())
+        trace["said"] = f"{said.tokens} in {said.steps}"
     for number, observation in enumerate(observations[2:4], start=1):
         session.observe(observation)
         trace[f"chunk {number}"] = session.act().actions.tobytes()

@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from flashrt_ros.models.config import HybridConfig, read_config, read_json
+from flashrt_ros.models.policy_model import PolicyConfig
 from flashrt_ros.policy.action_map import ActionMap
 from flashrt_ros.policy.contract import Contract, load_contract
 from flashrt_ros.policy.contract_fit import misfits, unsupported
-from flashrt_ros.policy.normalise import Normaliser
+from flashrt_ros.policy.opening import open_folder
 from flashrt_ros.runtime.errors import FlashrtError
 from flashrt_ros.tools.contract_tables import expected, overview, stopping_time
 
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     troubles: list[str] = []
     if options.checkpoint is not None:
         try:
-            config = read_config(read_json(options.checkpoint / "config.json"))
+            config = open_folder(options.checkpoint).config()
         except FlashrtError as error:
             say(f"check_contract: {error.code.name}: {error}", "red")
             return _UNCHECKED
@@ -92,15 +92,15 @@ def cautions(contract: Contract) -> list[str]:
     return found
 
 
-def check_checkpoint(contract: Contract, config: HybridConfig, folder: Path) -> tuple[list[str], list[str]]:
+def check_checkpoint(contract: Contract, config: PolicyConfig, folder: Path) -> tuple[list[str], list[str]]:
     """Return what does not fit, and what is worth knowing."""
     troubles = [*misfits(contract, config), *filter(None, [unsupported(contract, config)])]
     notes: list[str] = []
     try:
-        statistics = Normaliser.load(folder, config.normalisation, config.state_names, config.action_names)
+        statistics = open_folder(folder).normaliser()
     except FlashrtError as error:
         return [*troubles, f"{error.code.name}: {error}"], notes
-    horizon, action = config.head.horizon, contract.action
+    horizon, action = config.horizon, contract.action
     if action.threshold >= horizon:
         notes.append(
             f"action.threshold {action.threshold} is not below the checkpoint's horizon of {horizon} rows: every tick "

@@ -8,7 +8,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from flashrt_ros.models.config import HybridConfig
+from flashrt_ros.models.policy_model import PolicyConfig
 from flashrt_ros.policy.contract import Contract
 from flashrt_ros.policy.contract_action import Action, Command
 from flashrt_ros.policy.contract_keys import Conversion
@@ -49,14 +49,14 @@ def overview(contract: Contract) -> RenderableType:
     return Group(inputs, joints, facts)
 
 
-def expected(config: HybridConfig) -> RenderableType:
+def expected(config: PolicyConfig) -> RenderableType:
     """What a checkpoint takes and gives."""
     facts = Table(show_header=False, box=SIMPLE_HEAD, title=f"checkpoint {config.name}", title_justify="left")
     facts.add_row("views", ", ".join(config.views))
     facts.add_row(f"state ({config.state_dim})", ", ".join(config.state_names))
     facts.add_row(f"actions ({config.action_dim})", ", ".join(config.action_names))
     facts.add_row("mode", config.action_mode)
-    facts.add_row("horizon", f"{config.head.horizon} rows")
+    facts.add_row("horizon", f"{config.horizon} rows")
     facts.add_row("statistics", config.normalisation)
     return facts
 

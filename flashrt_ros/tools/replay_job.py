@@ -190,7 +190,7 @@ class _Replayed:
             raise FlashrtError(ErrorCode.BAD_INSTRUCTION, f"{job.bag} has no instruction: give --instruction")
         else:
             action = self._contract.action
-            rows = max(policy.model.config.head.horizon - action.threshold, 1)
+            rows = max(policy.model.config.horizon - action.threshold, 1)
             period = round(job.period * 1e9) or rows * action.period
             self._log = log_by_time(self._recording, job.instruction, seed, period)
         if not self._log.records:

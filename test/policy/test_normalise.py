@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from flashrt_ros.policy.normalise import Normaliser
+from flashrt_ros.policy.statistics import none_needed, read_openpi
 from flashrt_ros.runtime.errors import ErrorCode
 
 JOINTS = ("lift", "grip")
@@ -25,7 +26,8 @@ def write(folder: Path, content: Any) -> Path:
 
 
 def load(folder: Path, convention: str = "mean_std") -> Normaliser:
-    return Normaliser.load(folder, convention, JOINTS, JOINTS)
+    statistics = none_needed(folder) if convention == "none" else read_openpi(folder)
+    return Normaliser.of(statistics, convention, JOINTS, JOINTS)
 
 
 def test_conventions_are_openpis(tmp_path: Path) -> None:
@@ -62,8 +64,9 @@ def test_none_is_identity_only_by_name(tmp_path: Path, refuses) -> None:
     x = np.array([2.0, -2.5])
     assert np.array_equal(load(tmp_path, "none").state(x), x)
     assert np.array_equal(load(tmp_path, "none").unnormalise_actions(np.float32([[3, 4]])), [[3, 4]])
+    write(tmp_path, {"norm_stats": STATISTICS})
     for convention in ("identity", "", "None"):
-        with refuses(ErrorCode.BAD_CHECKPOINT, repr(convention), "mean_std, quantile, none"):
+        with refuses(ErrorCode.BAD_CHECKPOINT, repr(convention), "mean_std, quantile, min_max, none"):
             load(tmp_path, convention)
 
 

@@ -11,6 +11,8 @@ import pytest
 
 from flashrt_ros.policy.normalise import Normaliser
 from flashrt_ros.policy.processing import Observation, Processor
+from flashrt_ros.policy.prompts import TemplatePrompts
+from flashrt_ros.policy.statistics import read_openpi
 from flashrt_ros.policy.tokenizer import Tokenizer
 from flashrt_ros.runtime.errors import ErrorCode
 
@@ -37,8 +39,10 @@ def make(tmp_path: Path, tokenizer_file: Path):
             "max_instruction_tokens": 12,
             **changes,
         }
-        normaliser = Normaliser.load(tmp_path, "mean_std", STATE, ACTION)
-        return Processor(SimpleNamespace(**config), Tokenizer(tokenizer_file), normaliser)
+        normaliser = Normaliser.of(read_openpi(tmp_path), "mean_std", STATE, ACTION)
+        template, limit = config["instruction_template"], config["max_instruction_tokens"]
+        prompts = TemplatePrompts(template, limit, Tokenizer(tokenizer_file))
+        return Processor(SimpleNamespace(**config, action_dim=len(config["action_names"])), prompts, normaliser)
 
     return make
 

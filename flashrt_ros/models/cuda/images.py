@@ -20,10 +20,9 @@ class CudaImages(CudaBase):
     def patches(self, images: Tensor, patch: int, merge: int, out: Tensor) -> None:
         """See Images.patches; float32 inside, rounded once."""
         expect("patches", torch.uint8, images=images)
-        expect("patches", out.dtype, out=out)
         _, height, width, channels = images.shape
         frames = out.shape[1] // (channels * patch * patch)
         kernel, count = variant(f"patches_{type_name('patches', out)}", out.element_size(), (out,), patch)
         threads = threads_for(ceil_div(channels * patch * patch, count), _THREADS)
-        arguments = (images, out, height, width, channels, patch, merge, frames)
+        arguments = (images, out, height, width, channels, patch, merge, frames, out.stride(0))
         self.cuda.launch("images", kernel, out.shape[0], threads, *arguments)

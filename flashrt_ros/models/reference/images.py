@@ -14,7 +14,7 @@ class Images:
         """Cut uint8 images [views, h, w, c] into normalised patches, out [views * patches, c * frames * patch * patch].
 
         Values become x / 127.5 - 1. Patches that the merger joins (merge x merge) stand side by side, and a still
-        image fills every frame of a patch.
+        image fills every frame of a patch. Rows of out may lie apart.
         """
         views, height, width, channels = images.shape
         x = images.to(out.dtype) / 127.5 - 1

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from flashrt_ros.models.hybrid import Hybrid
 from flashrt_ros.models.synthetic import SIZES, RandomCheckpoint, write_synthetic
 from flashrt_ros.policy.device import choose
 from flashrt_ros.policy.loading import Policy, load_policy
@@ -65,19 +66,20 @@ def measure(options: argparse.Namespace, progress: Callable[[str], None]) -> Fig
         FlashrtError: DEVICE; NOT_FINITE.
     """
     policy = load_random_policy(options.size, options.device, options.precision, progress)
-    backend, config = policy.plan.backend, policy.model.config
-    clock = clock_of(backend)
+    backend, model = policy.plan.backend, policy.model
+    assert isinstance(model, Hybrid)
+    config, clock = model.config, clock_of(backend)
     progress("what the device can do")
     figures = Figures(
         size=options.size,
         device=backend.numerics()["device"],
-        precision=str(policy.model.dtype).removeprefix("torch."),
+        precision=str(model.dtype).removeprefix("torch."),
         numerics={
             name: value for name, value in backend.numerics().items() if not name.startswith(("stage", "cublaslt "))
         },
-        ceilings=measure_ceilings(backend, clock, policy.model.dtype),
+        ceilings=measure_ceilings(backend, clock, model.dtype),
     )
-    most = config.max_rows - SEGMENT - policy.model.rows_to_observe(0)
+    most = config.max_rows - SEGMENT - model.rows_to_observe(0)
     lengths = sorted({min(length, most) for length in options.tokens})
     position = min(options.context, most)
     captures, free = backend.captures, _free(backend.name)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from flashrt_ros.models.hybrid import Hybrid
 from flashrt_ros.models.observation import ModelObservation
 from flashrt_ros.models.qwen3_5_text import POSITION, ROPE_DELTA
 from flashrt_ros.policy.loading import Policy
@@ -42,6 +43,7 @@ class Rig:
 
     def __init__(self, policy: Policy, clock: Clock) -> None:
         self.policy, self.clock = policy, clock
+        assert isinstance(policy.model, Hybrid)
         self.plan, self.model = policy.plan, policy.model
         self.work = StageWork(policy.model)
         self._rng = np.random.default_rng(0)

@@ -1,0 +1,298 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The configuration of pi0 and pi0.5, from the config.json that openpi's converter or LeRobot writes.
+
+What neither file says (names of joints and cameras, for one) may stand in a flashrt.json beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flashrt_ros.models.section import Section
+from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+
+VIEWS = ("base_0_rgb", "left_wrist_0_rgb", "right_wrist_0_rgb")
+"""openpi's cameras, in the order of the prefix."""
+
+_LETTERS = 512
+_CAMERA = "observation.images."
+_VARIANTS = {"gemma_2b": (2048, 18, 16384), "gemma_300m": (1024, 18, 4096)}
+"""Width, depth and width of the feed-forward layers; all have 8 query heads and 1 key-value head of 256."""
+
+
+@dataclass(frozen=True, slots=True)
+class GemmaConfig:
+    """One of the two transformers that share their keys and values."""
+
+    width: int
+    depth: int
+    mlp_width: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class SiglipConfig:
+    """The visual tower."""
+
+    width: int
+    depth: int
+    mlp_width: int
+    heads: int
+    patch: int
+
+    @property
+    def head_dim(self) -> int:
+        """Features of a head."""
+        return self.width // self.heads
+
+
+@dataclass(frozen=True, slots=True)
+class Pi0Config:
+    """Everything that is known about a policy before its weights are read.
+
+    adaptive: pi0.5, whose norms depend on time and whose state is in the prompt; pi0 has a state token instead.
+    action_width, state_width: of the tensors, which `action_names` and `state_names` fill from the front.
+    accumulated_time: times are summed up in float32, as openpi does, rather than 1 - step / steps.
+    prompt_sizes: rows that a prompt is padded to, a stage each.
+    convention: whose formulas and files of statistics are meant.
+    """
+
+    vision: SiglipConfig
+    language: GemmaConfig
+    expert: GemmaConfig
+    vocab_size: int
+    adaptive: bool
+    action_width: int
+    state_width: int
+    horizon: int
+    steps: int
+    accumulated_time: bool
+    prompt_sizes: tuple[int, ...]
+    name: str
+    trained: bool
+    views: tuple[str, ...]
+    image_size: tuple[int, int]
+    state_names: tuple[str, ...]
+    action_names: tuple[str, ...]
+    action_mode: str
+    normalisation: str
+    convention: str
+
+    condition_capacity = 0
+    history = 1
+    guided = True
+    rewrites = True
+
+    @property
+    def state_dim(self) -> int:
+        """Joints of the measured state."""
+        return len(self.state_names)
+
+    @property
+    def action_dim(self) -> int:
+        """Joints of an action."""
+        return len(self.action_names)
+
+    @property
+    def max_instruction_tokens(self) -> int:
+        """Tokens of a prompt."""
+        return self.prompt_sizes[-1]
+
+    @property
+    def instruction_size(self) -> int:
+        """Numbers that are kept of the longest instruction: tokens, or letters where the state is written between."""
+        return _LETTERS if self.adaptive else self.max_instruction_tokens
+
+    @property
+    def patches(self) -> int:
+        """Rows of a view."""
+        return (self.image_size[0] // self.vision.patch) * (self.image_size[1] // self.vision.patch)
+
+    @property
+    def image_rows(self) -> int:
+        """Rows of all views."""
+        return len(self.views) * self.patches
+
+    @property
+    def max_rows(self) -> int:
+        """Rows of the longest prefix, a state token counted."""
+        return self.image_rows + self.max_instruction_tokens + (not self.adaptive)
+
+
+def read_pi0(
+    values: Mapping[str, Any],
+    extra: Mapping[str, Any],
+    adaptive: bool,
+    widths: tuple[int, int] | None = None,
+    views: Sequence[str] | None = None,
+) -> Pi0Config:
+    """Read and check what the files say.
+
+    Args:
+        values: config.json, of openpi's converter or of LeRobot.
+        extra: flashrt.json, empty where there is none.
+        adaptive: whether the tensors are those of pi0.5.
+        widths: how many numbers the statistics have for state and action, for joints that nothing names.
+        views: the cameras there are; those of the checkpoint that are missing are left out, as masked ones are.
+    """
+    root, own = Section(dict(values), "config.json"), Section(dict(extra), "flashrt.json")
+    _check_type(root, adaptive)
+    lerobot = "input_features" in root.values
+    limit = _either(root, ("max_token_len", "tokenizer_max_length"), 200 if adaptive else 48)
+    language, expert = _gemma(root, "language", "paligemma"), _gemma(root, "action_expert", "action_expert")
+    action_width = _either(root, ("action_dim", "max_action_dim"), 32)
+    state, action = (_feature(root, key) for key in ("observation.state", "action")) if lerobot else widths or (0, 0)
+    config = Pi0Config(
+        vision=_siglip(root),
+        language=language,
+        expert=expert,
+        vocab_size=root.section("language").integer("vocab_size") if "language" in root.values else 257152,
+        adaptive=adaptive,
+        action_width=action_width,
+        state_width=root.integer("max_state_dim", default=action_width),
+        horizon=_either(root, ("action_horizon", "chunk_size"), None),
+        steps=own.integer("steps", default=root.integer("num_inference_steps", default=10)),
+        accumulated_time=own.choice("time", ("accumulated", "exact"), "accumulated") == "accumulated",
+        prompt_sizes=_prompt_sizes(own, limit),
+        name=own.text("name", "pi05" if adaptive else "pi0"),
+        trained=own.flag("trained", True),
+        views=_views(own, _cameras(root) if lerobot else VIEWS, views),
+        image_size=_image_size(root),
+        state_names=_names(own, "state_names", "state", state or action_width),
+        action_names=_names(own, "action_names", "action", action or action_width),
+        action_mode=own.choice("action_mode", ("delta", "absolute"), "absolute"),
+        normalisation=own.choice("normalisation", _NORMALISATIONS, _mapped(root) if lerobot else _usual(adaptive)),
+        convention="lerobot" if lerobot else "openpi",
+    )
+    own.finish()
+    _check(root, own, config)
+    return config
+
+
+_NORMALISATIONS = ("mean_std", "quantile", "min_max", "none")
+_MODES = {"MEAN_STD": "mean_std", "QUANTILES": "quantile", "MIN_MAX": "min_max", "IDENTITY": "none"}
+
+
+def _check_type(root: Section, adaptive: bool) -> None:
+    found = "pi05" if adaptive else "pi0"
+    given = root.choice("type", ("pi0", "pi05"), found)
+    if "pi05" in root.values and root.flag("pi05") != adaptive:
+        given = "pi05" if root.values["pi05"] else "pi0"
+    if given != found:
+        raise FlashrtError(
+            ErrorCode.BAD_CHECKPOINT,
+            f"config.json says {given}, but the tensors are of {found}; mend one of them",
+        )
+
+
+def _either(root: Section, keys: tuple[str, str], default: int | None) -> int:
+    """The value of whichever key is there: the same thing has two names."""
+    for key in keys:
+        if key in root.values:
+            return root.integer(key)
+    if default is None:
+        raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"config.json: give {' or '.join(keys)}")
+    return default
+
+
+def _gemma(root: Section, key: str, stem: str) -> GemmaConfig:
+    if key in root.values:
+        part = root.section(key)
+        heads, kv_heads = part.integer("num_heads"), part.integer("num_kv_heads")
+        sizes = (part.integer("width"), part.integer("depth"), part.integer("mlp_dim"))
+        return GemmaConfig(*sizes, heads, kv_heads, part.integer("head_dim"))
+    usual = "gemma_2b" if key == "language" else "gemma_300m"
+    return GemmaConfig(*_VARIANTS[root.choice(f"{stem}_variant", _VARIANTS, usual)], heads=8, kv_heads=1, head_dim=256)
+
+
+def _siglip(root: Section) -> SiglipConfig:
+    """So400m/14 unless the file says otherwise."""
+    if "vision" not in root.values:
+        return SiglipConfig(width=1152, depth=27, mlp_width=4304, heads=16, patch=14)
+    part = root.section("vision")
+    return SiglipConfig(
+        width=part.integer("hidden_size"),
+        depth=part.integer("num_layers"),
+        mlp_width=part.integer("intermediate_size"),
+        heads=part.integer("num_heads"),
+        patch=part.integer("patch_size"),
+    )
+
+
+def _image_size(root: Section) -> tuple[int, int]:
+    if "image_resolution" not in root.values:
+        return 224, 224
+    height, width = root.integers("image_resolution", count=2)
+    return height, width
+
+
+def _prompt_sizes(own: Section, limit: int) -> tuple[int, ...]:
+    if "prompt_sizes" in own.values:
+        sizes = own.integers("prompt_sizes")
+        if max(sizes) > limit:
+            own.refuse("prompt_sizes", f"sizes up to the {limit} tokens of the checkpoint")
+        return tuple(sorted(set(sizes)))
+    usual = (16, 32, 64, 96, 128)
+    return (*(size for size in usual if size < limit), limit)
+
+
+def _names(own: Section, key: str, stem: str, count: int) -> tuple[str, ...]:
+    return own.names(key) if key in own.values else tuple(f"{stem}_{index}" for index in range(count))
+
+
+def _feature(root: Section, key: str) -> int:
+    section = root.section("output_features" if key == "action" else "input_features")
+    return section.section(key).integers("shape", count=1)[0] if key in section.values else 0
+
+
+def _views(own: Section, known: tuple[str, ...], there: Sequence[str] | None) -> tuple[str, ...]:
+    """The cameras in use: those that flashrt.json names, else the checkpoint's, of which some may be missing."""
+    named = own.names("views") if "views" in own.values else known
+    return named if there is None else tuple(view for view in named if view in there) or named
+
+
+def _cameras(root: Section) -> tuple[str, ...]:
+    """Cameras in the order of the features; the empty ones are masked, so that they are left out."""
+    features = root.section("input_features").values
+    names = [key.removeprefix(_CAMERA) for key, value in features.items() if value.get("type") == "VISUAL"]
+    return tuple(name for name in names if not name.startswith("empty_camera"))
+
+
+def _mapped(root: Section) -> str:
+    modes = root.section("normalization_mapping")
+    state, action = (modes.choice(key, _MODES) for key in ("STATE", "ACTION"))
+    if state != action:
+        modes.refuse("ACTION", f"{state}, as for STATE")
+    return _MODES[action]
+
+
+def _usual(adaptive: bool) -> str:
+    return "quantile" if adaptive else "mean_std"
+
+
+def _check(root: Section, own: Section, config: Pi0Config) -> None:
+    """What one part says must not contradict another."""
+    language, expert = config.language, config.expert
+    for key in ("depth", "heads", "kv_heads", "head_dim"):
+        theirs, ours = getattr(language, key), getattr(expert, key)
+        if theirs != ours:
+            raise FlashrtError(
+                ErrorCode.BAD_CHECKPOINT,
+                f"config.json: the language model's {key} is {theirs}, the action expert's {ours}; they share keys and "
+                "values, so both must be equal",
+            )
+    if not config.views:
+        own.refuse("views", "at least one camera")
+    if any(side % config.vision.patch for side in config.image_size):
+        root.refuse("image_resolution", f"multiples of the patch size {config.vision.patch}")
+    for names, width, key in (
+        (config.state_names, config.state_width, "state_names"),
+        (config.action_names, config.action_width, "action_names"),
+    ):
+        if len(names) > width:
+            own.refuse(key, f"at most the {width} that the tensors have")

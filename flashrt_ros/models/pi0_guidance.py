@@ -1,0 +1,38 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""How a chunk keeps to the one before it: real-time chunking (Black et al., arXiv 2506.07339) and a prefix lock.
+
+The formulas are those that LeRobot runs: its correction takes the Jacobian of the denoised actions for the identity,
+so that nothing is differentiated, and all of it is captured with the steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+_LIMIT = 10.0
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Guidance:
+    """What a chunk is to keep of the one before it.
+
+    target: float32 [horizon, action_width], in the policy's range, row i for the instant of the new chunk's row i.
+    weight: float32 [horizon], how hard row i is bent towards it, 0 to 1: real-time chunking.
+    locked: how many leading rows are the target's own in every step and at the end: training-time RTC.
+    """
+
+    target: NDArray[np.float32]
+    weight: NDArray[np.float32]
+    locked: int = 0
+
+
+def guidance_strength(time: torch.Tensor) -> torch.Tensor:
+    """The strength at each time, float32 [steps]: min(10, (1-s)/s * ((1-s)^2 + s^2) / (1-s)^2) with s = 1 - t."""
+    s = 1.0 - time.double()
+    strength = (1 - s) / s * ((1 - s) ** 2 + s**2) / (1 - s) ** 2
+    return torch.nan_to_num(strength, nan=_LIMIT).clamp(max=_LIMIT).float()

@@ -1,0 +1,110 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What transformers that denoise actions behind a prefix need: a shared cache, norms that depend on time, guidance."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from flashrt_ros.models.reference.attention import Attention
+from flashrt_ros.models.reference.dense import Dense
+from flashrt_ros.models.reference.precision import wide
+from flashrt_ros.models.reference.rows import Rows
+
+
+class Flow(Dense, Rows, Attention):
+    """Tables `gain`, `bias` and `gate` are float32 [steps, width]: a row for each value of `step` (int64 [1])."""
+
+    def gelu_product(self, x: Tensor, out: Tensor) -> None:
+        """Set out = gelu(gate) * up for x = [gate | up], gelu by its tanh approximation."""
+        gate, up = x.chunk(2, dim=-1)
+        torch.mul(F.gelu(gate, approximate="tanh"), up, out=out)
+
+    def attend_rows(self, q: Tensor, keys: Tensor, values: Tensor, end: Tensor, out: Tensor) -> None:
+        """Attention of q [n, heads, d] to the first `end` rows of a cache [rows, kv_heads, d]; out [n, heads * d].
+
+        Every query sees all of them; each key-value head serves heads / kv_heads neighbouring query heads.
+        """
+        live, (_, heads, width), kv_heads = int(end), q.shape, keys.shape[1]
+        k, v = (part[:live].transpose(0, 1).repeat_interleave(heads // kv_heads, dim=0) for part in (keys, values))
+        y = F.scaled_dot_product_attention(q.transpose(0, 1), k, v)
+        out.view(-1, heads, width).copy_(y.transpose(0, 1))
+
+    def rope_cache(
+        self,
+        qkv: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        start: Tensor,
+        q_out: Tensor | None,
+        keys: Tensor,
+        values: Tensor,
+        length: Tensor | None = None,
+    ) -> None:
+        """Rotate q to q_out; rotate k, and write k and v at rows `start` + i of a cache, for i < length (all without).
+
+        qkv [n, heads + 2 kv_heads, d] holds q, k and v; without q_out, k and v alone. Row i of it stands at row
+        start + i of the tables cos, sin float32 [rows, d / 2].
+        """
+        n, first, kv_heads = qkv.shape[0], int(start), keys.shape[1]
+        cos, sin = cos[first : first + n], sin[first : first + n]
+        q, k, v = qkv.split((qkv.shape[1] - 2 * kv_heads, kv_heads, kv_heads), dim=1)
+        if q_out is not None:
+            self.rope(q, cos, sin, q_out)
+        live = n if length is None else int(length)
+        self.rope(k[:live], cos[:live], sin[:live], keys[first : first + live])
+        values[first : first + live] = v[:live]
+
+    def scaled_norm(self, x: Tensor, gain: Tensor, step: Tensor, out: Tensor, eps: float) -> None:
+        """Set out = gain[step] * x / rms(x), in float32 and then cast."""
+        chosen = gain[int(step)]
+        out.copy_(F.rms_norm(wide(x), chosen.shape, chosen, eps))
+
+    def add_row(self, table: Tensor, step: Tensor, out: Tensor) -> None:
+        """Set out = out + table[step] in every row, in float32 and then cast."""
+        out.copy_(wide(out) + table[int(step)])
+
+    def gated_add(self, x: Tensor, gate: Tensor, step: Tensor, out: Tensor) -> None:
+        """Set out = out + gate[step] * x, in float32 and then cast."""
+        out.copy_(wide(out) + gate[int(step)] * wide(x))
+
+    def normed_linear(
+        self, x: Tensor, gain: Tensor, step: Tensor, w: Tensor, out: Tensor, eps: float, bias: Tensor | None = None
+    ) -> None:
+        """Set out = (gain[step] * x / rms(x)) w^T + bias[step], for x [n, k], w [m, k] and out [n, m]."""
+        h = self.scratch(tuple(x.shape), x.dtype)
+        self.scaled_norm(x, gain, step, h, eps)
+        self.linear(h, w, out)
+        if bias is not None:
+            self.add_row(bias, step, out)
+
+    def normed_gelu_linear(
+        self, x: Tensor, gain: Tensor, step: Tensor, w: Tensor, out: Tensor, eps: float, bias: Tensor | None = None
+    ) -> None:
+        """Set out = gelu(y_1) * y_2, where [y_1 | y_2] is what normed_linear makes of w [2 m, k]; out [n, m]."""
+        both = self.scratch((x.shape[0], w.shape[0]), out.dtype)
+        self.normed_linear(x, gain, step, w, both, eps, bias)
+        self.gelu_product(both, out)
+
+    def linear_gated_add(self, x: Tensor, w: Tensor, step: Tensor, out: Tensor, gate: Tensor | None = None) -> None:
+        """Set out = out + gate[step] * (x w^T); without a gate the product itself is added."""
+        if gate is None:
+            self.linear(x, w, out, add=out)
+            return
+        product = self.scratch(tuple(out.shape), out.dtype)
+        self.linear(x, w, product)
+        self.gated_add(product, gate, step, out)
+
+    def guide(self, x: Tensor, target: Tensor, weight: Tensor, table: Tensor, step: Tensor, velocity: Tensor) -> None:
+        """Bend the velocity so that row i of the result comes near target[i], as hard as weight[i] says.
+
+        For table[step] = (t, strength), float32 [steps, 2]: x1 = x - t * velocity is where x is going to, and
+        velocity -= strength * weight[i] * (target - x1). x, target and velocity are float32 [n, width], weight
+        float32 [n]; rows of weight 0 stay as they are. Real-time chunking (Black et al., arXiv 2506.07339) with the
+        Jacobian of x1 taken for the identity.
+        """
+        time, strength = table[int(step)].unbind(0)
+        bent = velocity - strength * weight[:, None] * (target - (x - time * velocity))
+        velocity.copy_(torch.where(weight[:, None] == 0, velocity, bent))

@@ -1,0 +1,39 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Real-time chunking (Black et al., arXiv 2506.07339): a chunk that goes on from the one in execution."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flashrt_ros.models.pi0_guidance import Guidance
+from flashrt_ros.policy.processing import Processor
+from flashrt_ros.runtime.buffers import BufferSet
+
+
+def continuation(b: BufferSet, delay: int, processor: Processor, reference: np.ndarray) -> Guidance | None:
+    """What the next chunk is to keep of the planned one; None where none is planned, or all of it has been executed.
+
+    Its row i stands where row cursor + i of the planned one does.
+
+    Args:
+        b: buffers of the session.
+        delay: rows that will be executed while the next chunk is computed: it is to hold them exactly.
+        processor: of the policy.
+        reference: float64 [action_dim], the joints that the next chunk's actions refer to.
+    """
+    planned, cursor = int(b["plan"][0]), int(b["plan"][1])
+    old = b["chunk"].cpu().numpy()
+    left = len(old) - cursor
+    if not planned or left <= 0:
+        return None
+    target = np.zeros_like(old)
+    target[:left] = processor.rebased(old[cursor:], b["reference"].numpy(), reference)
+    return Guidance(target, weights(len(old), min(delay, left), left))
+
+
+def weights(horizon: int, delay: int, end: int) -> np.ndarray:
+    """How hard each row is held, float32 [horizon]: 1 up to `delay`, then falling in a line to `end`, 0 behind."""
+    row = np.arange(horizon)
+    falling = (end - row) / (end - delay + 1)
+    return np.where(row < delay, 1.0, np.where(row < end, falling, 0.0)).astype(np.float32)

@@ -1,0 +1,156 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The statistics of state and actions that a checkpoint was trained with, in the files of openpi and of LeRobot."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+
+from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+
+Style = Literal["openpi", "lerobot"]
+Part = Literal["state", "actions"]
+
+_NAMES: dict[Style, dict[Part, str]] = {
+    "openpi": {"state": "norm_stats.state", "actions": "norm_stats.actions"},
+    "lerobot": {"state": "observation.state", "actions": "action"},
+}
+_FILE = "norm_stats.json"
+_STEPS: dict[Part, tuple[str, str]] = {
+    "state": ("policy_preprocessor.json", "normalizer_processor"),
+    "actions": ("policy_postprocessor.json", "unnormalizer_processor"),
+}
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Statistics:
+    """Vectors by part and kind: mean, std, q01, q99, min, max.
+
+    Attributes:
+        path: the file, for messages.
+        style: whose file it is, and so whose formulas are meant.
+        padded: whether vectors may be longer than what they are of.
+    """
+
+    path: Path
+    style: Style
+    vectors: Mapping[Part, Mapping[str, Any]]
+    padded: bool = False
+
+    def name(self, part: Part) -> str:
+        """What a part is called in the file."""
+        return _NAMES[self.style][part]
+
+    def vector(self, part: Part, key: str, length: int) -> np.ndarray:
+        """The numbers of one kind, float64 [length].
+
+        Raises:
+            FlashrtError: BAD_CHECKPOINT if they are absent, of wrong length, or not finite.
+        """
+        name, values = f"{self.name(part)}.{key}", self.vectors[part].get(key)
+        if not isinstance(values, list):
+            raise _bad(f"{self.path}: no list under the key '{name}'; found {_found(self.vectors[part])}")
+        if len(values) != length and not (self.padded and len(values) > length):
+            raise _bad(f"{self.path}: {name} has {len(values)} values, the config names {length}")
+        for index, value in enumerate(values[:length]):
+            if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
+                raise _bad(f"{self.path}: {name}[{index}] is {value!r}, not a finite number")
+        return np.array(values[:length], np.float64)
+
+    def length(self, part: Part) -> int:
+        """How many numbers a part has; 0 where there is no list."""
+        return next((len(values) for values in self.vectors[part].values() if isinstance(values, list)), 0)
+
+
+def none_needed(folder: Path) -> Statistics:
+    """Statistics of a checkpoint whose values are raw."""
+    return Statistics(folder / _FILE, "openpi", {"state": {}, "actions": {}})
+
+
+def read_openpi(folder: Path, asset: str = "") -> Statistics:
+    """Read norm_stats.json: of the folder, else of the asset below assets/, which has a name if there are several.
+
+    Raises:
+        FlashrtError: BAD_CHECKPOINT, there is none, or more than one, or it is not of that form.
+    """
+    assets = folder / "assets"
+    found = [assets / asset / _FILE] if asset else [folder / _FILE] * (folder / _FILE).exists()
+    found = found or sorted(assets.rglob(_FILE)) or [folder / _FILE]
+    if len(found) > 1:
+        names = ", ".join(str(path.parent.relative_to(assets)) for path in found[:10])
+        raise _bad(f"{assets}: holds the statistics of {names}; choose one: asset in flashrt.json")
+    path = found[0]
+    content = _read_json(path)
+    statistics = content.get("norm_stats") if isinstance(content, dict) else None
+    if not isinstance(statistics, dict):
+        raise _bad(f"{path}: no object under the key 'norm_stats'; found {_found(content)}")
+    vectors: dict[Part, Mapping[str, Any]] = {}
+    for part, name in _NAMES["openpi"].items():
+        found_part = statistics.get(name.rpartition(".")[2])
+        if not isinstance(found_part, dict):
+            raise _bad(f"{path}: no object under the key '{name}'; found {_found(statistics)}")
+        vectors[part] = found_part
+    return Statistics(path, "openpi", vectors, padded=path.parent != folder)
+
+
+def read_lerobot(folder: Path) -> Statistics:
+    """Read the files of LeRobot's processor steps: policy_preprocessor.json, policy_postprocessor.json and theirs.
+
+    Raises:
+        FlashrtError: BAD_CHECKPOINT, a file is absent or has no such step, or one with another epsilon.
+    """
+    vectors: dict[Part, Mapping[str, Any]] = {}
+    for part, (name, step) in _STEPS.items():
+        path = folder / name
+        content = _read_json(path)
+        steps = content.get("steps") if isinstance(content, dict) else None
+        found = [entry for entry in _objects(steps) if entry.get("registry_name") == step]
+        if len(found) != 1 or not isinstance(found[0].get("state_file"), str):
+            raise _bad(f"{path}: steps: expected one {step} with a state_file, found {len(found)}")
+        epsilon = found[0].get("config", {}).get("eps", 1e-8)
+        if epsilon != 1e-8:
+            raise _bad(f"{path}: {step}: eps is {epsilon!r}, the only supported value is 1e-08")
+        prefix = f"{_NAMES['lerobot'][part]}."
+        tensors = _read_tensors(folder / Path(found[0]["state_file"]).name)
+        vectors[part] = {
+            key.removeprefix(prefix): value.astype(np.float64).ravel().tolist()
+            for key, value in tensors.items()
+            if key.startswith(prefix)
+        }
+    return Statistics(folder / _STEPS["state"][0], "lerobot", vectors)
+
+
+def _bad(message: str) -> FlashrtError:
+    return FlashrtError(ErrorCode.BAD_CHECKPOINT, message)
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except OSError as error:
+        raise _bad(f"{path}: {error.strerror}; the checkpoint needs its normalisation statistics") from error
+    except ValueError as error:
+        raise _bad(f"{path}: not JSON: {error}") from error
+
+
+def _read_tensors(path: Path) -> dict[str, np.ndarray]:
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise _bad(f"{path}: cannot be read: {error}") from error
+
+
+def _objects(steps: Any) -> Sequence[dict[str, Any]]:
+    return [entry for entry in steps if isinstance(entry, dict)] if isinstance(steps, list) else []
+
+
+def _found(content: object) -> str:
+    return ", ".join(sorted(content)[:10]) or "nothing" if isinstance(content, dict) else type(content).__name__

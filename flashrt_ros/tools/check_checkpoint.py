@@ -1,0 +1,144 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a checkpoint folder without a GPU, and says what it is, its statistics, and what is wrong with it.
+
+Exit code 0: it can be served; 1: it cannot; 2: it could not be checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, RenderableType
+from rich.table import Table
+
+from flashrt_ros.models.checkpoint import Checkpoint
+from flashrt_ros.models.policy_model import PolicyConfig
+from flashrt_ros.policy.normalise import Normaliser, Scaling
+from flashrt_ros.policy.opening import NAMES_FILE, open_folder
+from flashrt_ros.policy.processing import Processor
+from flashrt_ros.runtime.errors import FlashrtError
+from flashrt_ros.tools.contract_tables import expected
+
+_GOOD, _BAD, _UNCHECKED = 0, 1, 2
+_WIDTH_OF_A_PIPE = 160
+_LISTED = 10
+_T = TypeVar("_T")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; 0 if the checkpoint can be served."""
+    description, _, codes = (__doc__ or "").partition("\n\n")
+    parser = argparse.ArgumentParser(prog="check_checkpoint", description=description, epilog=codes)
+    parser.add_argument("path", type=Path, metavar="PATH", help="the folder with config.json")
+    parser.add_argument("--headers", action="store_true", help="do not read the values of the tensors")
+    options = parser.parse_args(arguments)
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE, highlight=False)
+    try:
+        folder = open_folder(options.path)
+        checkpoint = Checkpoint(options.path)
+    except FlashrtError as error:
+        console.print(f"check_checkpoint: {error.code.name}: {error}", style="red", markup=False, soft_wrap=True)
+        return _UNCHECKED
+    troubles: list[str] = []
+
+    def tried(read: Callable[[], _T]) -> _T | None:
+        try:
+            return read()
+        except FlashrtError as error:
+            if str(error) not in troubles:
+                troubles.append(str(error))
+            return None
+
+    config, normaliser = tried(folder.config), tried(folder.normaliser)
+    prompts = tried(folder.prompts)
+    tried(lambda: folder.model(torch.float32, None))
+    if config is not None:
+        console.print(expected(config))
+    if config is not None and normaliser is not None:
+        console.print(_statistics(config, normaliser))
+        if prompts is not None:
+            tried(lambda: Processor(config, prompts, normaliser))
+    with console.status("reading the tensors") as status:
+        weights, broken = read_tensors(checkpoint, not options.headers, status.update)
+    console.print(weights)
+    troubles += broken
+    for note in notes(options.path, config, normaliser):
+        console.print(f"note: {note}", style="yellow", markup=False, soft_wrap=True)
+    for trouble in troubles:
+        console.print(trouble, style="red", markup=False, soft_wrap=True)
+    verdict = "cannot be served" if troubles else "is good"
+    console.print(f"{options.path} {verdict}", markup=False, soft_wrap=True)
+    return _BAD if troubles else _GOOD
+
+
+def read_tensors(
+    checkpoint: Checkpoint, values: bool, progress: Callable[[str], None]
+) -> tuple[RenderableType, list[str]]:
+    """What the files hold, and which tensors have values that are not finite."""
+    parameters: Counter[str] = Counter()
+    tensors: Counter[str] = Counter()
+    broken, unread = [], []
+    for name in checkpoint.shapes if values else ():
+        progress(f"reading {name}")
+        try:
+            tensor = checkpoint.read(name)
+        except FlashrtError as error:
+            unread.append(str(error))
+            continue
+        kind = str(tensor.dtype).removeprefix("torch.")
+        parameters[kind] += tensor.numel()
+        tensors[kind] += 1
+        if not bool(torch.isfinite(tensor).all()):
+            broken.append(name)
+    table = Table(show_header=False, box=SIMPLE_HEAD, title="tensors", title_justify="left")
+    table.add_row("files", ", ".join(file.name for file in checkpoint.files))
+    size = sum(file.stat().st_size for file in checkpoint.files)
+    table.add_row("bytes", f"{size / 1e9:.3f} GB in {len(checkpoint.shapes)} tensors")
+    for kind, count in parameters.items():
+        table.add_row(kind, f"{count / 1e6:.3f} M values in {tensors[kind]} tensors")
+    named = ", ".join(broken[:_LISTED]) + (f", and {len(broken) - _LISTED} more" if len(broken) > _LISTED else "")
+    return table, [*unread, *[f"{len(broken)} tensors hold values that are not finite: {named}"] * bool(broken)]
+
+
+def notes(path: Path, config: PolicyConfig | None, normaliser: Normaliser | None) -> list[str]:
+    """What is allowed, and yet worth knowing."""
+    found = []
+    if config is not None and config.state_names[:1] == ("state_0",):
+        found.append(f"no file names the joints, so that they are numbered: name them in {path / NAMES_FILE}")
+    if config is not None and normaliser is not None and normaliser.convention != "none":
+        for names, scaling in (
+            (config.state_names, normaliser.state_scaling),
+            (config.action_names, normaliser.action_scaling),
+        ):
+            width = scaling.high if normaliser.convention == "mean_std" else scaling.high - scaling.low
+            still = [name for name, value in zip(names, width, strict=True) if value < 1e-6]
+            if still:
+                found.append(f"{', '.join(still)} never moved in the data: the slightest motion is out of range")
+    return found
+
+
+def _statistics(config: PolicyConfig, normaliser: Normaliser) -> RenderableType:
+    low, high = {"mean_std": ("mean", "std"), "quantile": ("q01", "q99")}.get(normaliser.convention, ("min", "max"))
+    style = normaliser.state_scaling.style
+    table = Table("", low, high, box=SIMPLE_HEAD, title_justify="left")
+    table.title = f"statistics: {normaliser.convention}, as {'LeRobot' if style == 'lerobot' else style} computes it"
+    parts: list[tuple[str, tuple[str, ...], Scaling]] = [
+        ("state", config.state_names, normaliser.state_scaling),
+        ("action", config.action_names, normaliser.action_scaling),
+    ]
+    for part, names, scaling in parts:
+        for index, name in enumerate(names):
+            table.add_row(f"{part} {name}", f"{scaling.low[index]:.6g}", f"{scaling.high[index]:.6g}")
+    return table
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,216 @@
+// Copyright 2026 the flashrt_ros authors
+// SPDX-License-Identifier: Apache-2.0
+// Products of up to 64 rows with weights, at the speed at which these stream from memory, with all that stands before
+// and behind them in a layer of an action expert; bfloat16, on sm_90a (elsewhere the kernels are empty and never
+// launched):
+//   denoise_norm_<g>   out = norm(x) w^T + bias                         norm(x) = gain * x / rms(x)
+//   denoise_gelu       out = gelu(norm(x) gate^T + ..) * (norm(x) up^T + ..)     w = [gate; up], 2 m rows
+//   denoise_add_<g>    out += gate * (x w^T)
+// x [n, k], w [m, k], out [n, m]; gain float32 [steps, k], bias float32 [steps, m or 2 m] and gate float32 [steps, m] are
+// taken at *step; bias and gate may be null. k and m are multiples of 8, rows begin at multiples of 16 bytes.
+//
+// Weight rows are the rows of a warpgroup's products (64 g of them a block), so that no weight passes through a register.
+// Pieces of 64 columns go through a ring in shared memory; its weights are asked for before the preceding kernel has
+// ended. x is scaled by the gain as it comes, and its squares are summed; 1 / rms(x) scales the finished sum. The blocks
+// of a cluster share out k, and add up their sums in the order of their ranks.
+// Grid: tiles * cluster; block: 128 g threads; dynamic shared memory: SHARED.
+#include "cluster.cuh"
+#include "linear.cuh"
+#include "vector.cuh"
+#include "warpgroup.cuh"
+
+constexpr int ROWS = 64, PIECE = SWIZZLE_ROW, SHARED = 96 << 10;
+
+struct Product {
+  const bf16* x;
+  const float* gain;
+  const bf16* w;
+  const float* bias;
+  const float* gate;
+  bf16* out;
+  int n, m, k;
+  float eps;
+};
+
+#if HAS_WARPGROUP
+
+enum Kind { NORMED, GELU_GATED, ADDED };
+
+__device__ inline void store4(bf16* to, float4 x) {
+  *reinterpret_cast<uint2*>(to) = make_uint2(pack(x.x, x.y), pack(x.z, x.w));
+}
+
+__device__ inline float4 load4(const bf16* from) {
+  const uint2 raw = *reinterpret_cast<const uint2*>(from);
+  const float2 low = __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&raw.x));
+  const float2 high = __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&raw.y));
+  return make_float4(low.x, low.y, high.x, high.y);
+}
+
+__device__ inline float fast_gelu(float x) {
+  const float inner = 0.79788456f * (x + 0.044715f * x * x * x);
+  return x * (1.0f - __fdividef(1.0f, 1.0f + __expf(2.0f * inner)));
+}
+
+// Scales eight neighbours of a row by a gain, in place, and returns the sum of their squares before.
+__device__ inline float scale(bf16* at, const float (&gain)[8]) {
+  uint4 raw = *reinterpret_cast<uint4*>(at);
+  __nv_bfloat162* pairs = reinterpret_cast<__nv_bfloat162*>(&raw);
+  float squares = 0.0f;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float2 x = __bfloat1622float2(pairs[i]);
+    squares = fmaf(x.x, x.x, fmaf(x.y, x.y, squares));
+    pairs[i] = __floats2bfloat162_rn(x.x * gain[2 * i], x.y * gain[2 * i + 1]);
+  }
+  *reinterpret_cast<uint4*>(at) = raw;
+  return squares;
+}
+
+template <int GROUPS, Kind KIND> __device__ void product(Product c, const int64* step, int cluster) {
+  constexpr int HEIGHT = 64 * GROUPS, THREADS = WARPGROUP * GROUPS, OUTPUTS = KIND == GELU_GATED ? HEIGHT / 2 : HEIGHT;
+  constexpr int W_TILE = HEIGHT * PIECE, STAGE = W_TILE + ROWS * PIECE, STAGES = SHARED / (STAGE * 2);
+  constexpr int PASS = THREADS / 8, X_PASSES = ROWS / PASS, W_PASSES = HEIGHT / PASS, LINE = HEIGHT + 4;
+  static_assert(ROWS * LINE * 4 <= SHARED && STAGES >= 3, "shared memory");
+  extern __shared__ __align__(1024) bf16 memory[];
+  __shared__ float squares[ROWS];
+  const int tile = blockIdx.x / cluster, rank = blockIdx.x % cluster;
+  const int pieces = (c.k + PIECE - 1) / PIECE, begin = rank * pieces / cluster, end = (rank + 1) * pieces / cluster;
+  const int own_row = threadIdx.x / 8, own_column = threadIdx.x % 8 * 8, spot = swizzled(own_row, own_column);
+
+  const bf16* rows[W_PASSES];
+#pragma unroll
+  for (int pass = 0; pass < W_PASSES; ++pass) {
+    const int r = own_row + pass * PASS, gated = r < HEIGHT / 2 ? r : c.m + r - HEIGHT / 2;
+    const int row = tile * OUTPUTS + (KIND == GELU_GATED ? gated : r);
+    rows[pass] = c.w + (int64)min(row, (KIND == GELU_GATED ? 2 : 1) * c.m - 1) * c.k + own_column;
+  }
+  const auto fetch_weights = [&](int piece, int slot) {
+    if (piece >= end) return;
+#pragma unroll
+    for (int pass = 0; pass < W_PASSES; ++pass)
+      copy_async(memory + slot * STAGE + spot + pass * PASS * PIECE, rows[pass] + piece * PIECE,
+                 piece * PIECE + own_column < c.k);
+  };
+  const auto fetch_x = [&](int piece, int slot) {
+    if (piece < end) {
+#pragma unroll
+      for (int pass = 0; pass < X_PASSES; ++pass) {
+        const int row = own_row + pass * PASS, column = piece * PIECE + own_column;
+        const bool inside = row < c.n && column < c.k;
+        copy_async(memory + slot * STAGE + W_TILE + spot + pass * PASS * PIECE, inside ? c.x + (int64)row * c.k + column : c.x,
+                   inside);
+      }
+    }
+    commit_copies();
+  };
+  let_next_start();
+#pragma unroll
+  for (int slot = 0; slot < STAGES - 1; ++slot) fetch_weights(begin + slot, slot);
+  commit_copies();
+  wait_for_inputs();
+  const int64 now = step ? *step : 0;
+#pragma unroll
+  for (int slot = 0; slot < STAGES - 1; ++slot) fetch_x(begin + slot, slot);
+
+  float sum[8][4] = {}, square[X_PASSES] = {};
+  const int group = threadIdx.x / WARPGROUP;
+  int slot = 0, next = STAGES - 1;
+  for (int piece = begin; piece < end; ++piece) {
+    bf16 *const weights = memory + slot * STAGE, *const x = weights + W_TILE;
+    float gain[8];
+    if constexpr (KIND != ADDED) {
+      const int column = min(piece * PIECE + own_column, c.k - 8);
+      load(c.gain + now * c.k + column, gain);
+    }
+    wait_for_copies<STAGES - 2>();
+    if constexpr (KIND != ADDED) {
+#pragma unroll
+      for (int pass = 0; pass < X_PASSES; ++pass) square[pass] += scale(x + spot + pass * PASS * PIECE, gain);
+    }
+    publish_copies();
+    wait_for_products<0>();
+    __syncthreads();
+    fetch_weights(piece + STAGES - 1, next);
+    fetch_x(piece + STAGES - 1, next);
+    begin_products();
+#pragma unroll
+    for (int at = 0; at < PIECE; at += 16)
+      multiply_add_64(sum, tile_descriptor(weights + group * 64 * PIECE + at, 16), tile_descriptor(x + at, 16), 1);
+    commit_products();
+    next = slot, slot = slot + 1 == STAGES ? 0 : slot + 1;
+  }
+  wait_for_products<0>();
+  pin(sum);
+  wait_for_copies<0>();
+  __syncthreads();
+
+  float* const sums = reinterpret_cast<float*>(memory);
+  const int lane = threadIdx.x % WARP, first = threadIdx.x / WARP * 16 + lane / 4;
+#pragma unroll
+  for (int i = 0; i < 8; ++i)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) sums[(i * 8 + lane % 4 * 2 + e % 2) * LINE + first + e / 2 * 8] = sum[i][e];
+  if constexpr (KIND != ADDED) {
+#pragma unroll
+    for (int pass = 0; pass < X_PASSES; ++pass) {
+#pragma unroll
+      for (int other = 1; other < 8; other *= 2) square[pass] += __shfl_xor_sync(0xffffffffu, square[pass], other);
+      if (own_column == 0) squares[own_row + pass * PASS] = square[pass];
+    }
+  }
+  sync_blocks(cluster);
+
+  constexpr int PARTS = OUTPUTS / 4;
+  for (int item = threadIdx.x;; item += THREADS) {
+    const int row = rank + item / PARTS * cluster, r = item % PARTS * 4, column = tile * OUTPUTS + r;
+    if (row >= c.n) break;
+    if (column >= c.m) continue;
+    const float* const line = sums + row * LINE + r;
+    float4 total = make_float4(0.0f, 0.0f, 0.0f, 0.0f), above = total;
+    float power = 0.0f;
+    for (int other = 0; other < cluster; ++other) {
+      total = total + read_block4(line, other, cluster);
+      if constexpr (KIND == GELU_GATED) above = above + read_block4(line + HEIGHT / 2, other, cluster);
+      if constexpr (KIND != ADDED) power += read_block(squares + row, other, cluster);
+    }
+    bf16* const to = c.out + (int64)row * c.m + column;
+    if constexpr (KIND == ADDED) {
+      if (c.gate) {
+        const float4 gate = *reinterpret_cast<const float4*>(c.gate + now * c.m + column);
+        total = make_float4(total.x * gate.x, total.y * gate.y, total.z * gate.z, total.w * gate.w);
+      }
+      store4(to, load4(to) + total);
+      continue;
+    }
+    const float by = rsqrtf(power / (float)c.k + c.eps);
+    total = total * by;
+    const float* const bias = c.bias + now * (KIND == GELU_GATED ? 2 : 1) * c.m + column;
+    if (c.bias) total = total + *reinterpret_cast<const float4*>(bias);
+    if constexpr (KIND == GELU_GATED) {
+      above = above * by;
+      if (c.bias) above = above + *reinterpret_cast<const float4*>(bias + c.m);
+      total = make_float4(fast_gelu(total.x) * above.x, fast_gelu(total.y) * above.y, fast_gelu(total.z) * above.z,
+                          fast_gelu(total.w) * above.w);
+    }
+    store4(to, total);
+  }
+  if (cluster > 1) sync_blocks(cluster);
+}
+
+#define PRODUCT(GROUPS, KIND) product<GROUPS, KIND>(Product{x, gain, w, bias, gate, out, n, m, k, eps}, step, cluster)
+#else
+#define PRODUCT(GROUPS, KIND)
+#endif
+
+#define DENOISE(NAME, GROUPS, KIND)                                                                                   \
+  extern "C" __global__ void __launch_bounds__(128 * GROUPS, 2) NAME(                                                 \
+      const bf16* x, const float* gain, const bf16* w, const float* bias, const float* gate, const int64* step,      \
+      bf16* out, int n, int m, int k, float eps, int cluster) {                                                      \
+    PRODUCT(GROUPS, KIND);                                                                                            \
+  }
+DENOISE(denoise_norm_1, 1, NORMED)
+DENOISE(denoise_norm_2, 2, NORMED)
+DENOISE(denoise_gelu, 2, GELU_GATED)
+DENOISE(denoise_add_1, 1, ADDED)
+DENOISE(denoise_add_2, 2, ADDED)

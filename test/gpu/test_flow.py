@@ -1,0 +1,151 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+
+import pytest
+import torch
+
+
+@pytest.mark.parametrize(
+    ("n", "heads", "kv_heads", "width", "rows", "end"),
+    [
+        (50, 8, 1, 256, 700, 582),
+        (532, 8, 1, 256, 582, 532),
+        (1, 8, 1, 256, 80, 33),
+        (9, 6, 2, 64, 200, 200),
+        (7, 8, 1, 16, 40, 1),
+        (65, 4, 2, 120, 300, 129),
+    ],
+)
+def test_attend_rows(gpu, dtype, n: int, heads: int, kv_heads: int, width: int, rows: int, end: int) -> None:
+    gpu.check(
+        "attend_rows",
+        lambda t: {
+            "q": t.rows(n, heads, width, scale=2.0),
+            "keys": t.poisoned(t.rows(rows, kv_heads, width), end),
+            "values": t.poisoned(t.rows(rows, kv_heads, width), end),
+            "end": t.scalar(end),
+            "out": t.out(n, heads * width),
+        },
+        outputs=["out"],
+        dtype=dtype,
+    )
+
+
+@pytest.mark.parametrize(("n", "heads", "kv_heads", "width"), [(50, 8, 1, 256), (3, 4, 2, 12), (17, 0, 1, 64)])
+@pytest.mark.parametrize("length", [None, 2])
+def test_rope_cache(gpu, dtype, n: int, heads: int, kv_heads: int, width: int, length: int | None) -> None:
+    rows, start = n + 20, 11
+    live = slice(start, start + (n if length is None else length))
+    gpu.check(
+        "rope_cache",
+        lambda t: {
+            "qkv": t.rows(n, heads + 2 * kv_heads, width),
+            "cos": t.f32(rows, width // 2),
+            "sin": t.f32(rows, width // 2),
+            "start": t.scalar(start),
+            "q_out": t.out(n, heads, width) if heads else None,
+            "keys": t.out(rows, kv_heads, width),
+            "values": t.out(rows, kv_heads, width),
+            "length": None if length is None else t.scalar(length),
+        },
+        outputs=["q_out", "keys", "values"],
+        dtype=dtype,
+        live={"keys": live, "values": live},
+    )
+
+
+@pytest.mark.parametrize(("n", "width"), [(50, 4096), (532, 16384), (3, 30)])
+def test_gelu_product(gpu, dtype, n: int, width: int) -> None:
+    made = lambda t: {"x": t.rows(n, 2 * width, scale=2.0), "out": t.out(n, width)}  # noqa: E731
+    gpu.check("gelu_product", made, outputs=["out"], dtype=dtype)
+
+
+@pytest.mark.parametrize(("n", "width"), [(50, 1024), (5, 28)])
+def test_norms_and_additions_by_step(gpu, dtype, n: int, width: int) -> None:
+    gpu.check(
+        "scaled_norm",
+        lambda t: {
+            "x": t.rows(n, width, scale=3.0),
+            "gain": t.f32(4, width),
+            "step": t.scalar(2),
+            "out": t.out(n, width),
+            "eps": 1e-6,
+        },
+        outputs=["out"],
+        dtype=dtype,
+    )
+    gpu.check(
+        "add_row",
+        lambda t: {"table": t.f32(4, width), "step": t.scalar(3), "out": t.rows(n, width)},
+        outputs=["out"],
+        dtype=dtype,
+    )
+    gpu.check(
+        "gated_add",
+        lambda t: {"x": t.rows(n, width), "gate": t.f32(4, width), "step": t.scalar(3), "out": t.rows(n, width)},
+        outputs=["out"],
+        dtype=dtype,
+    )
+
+
+SIZES = [
+    (50, 2560, 1024),
+    (50, 1024, 2048),
+    (51, 4096, 1024),
+    (64, 1024, 4096),
+    (17, 200, 328),
+    (2, 64, 64),
+    (80, 96, 64),
+]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("n", "m", "k"), SIZES)
+def test_normed_products(gpu, dtype, n: int, m: int, k: int, bias: bool) -> None:
+    for name, height in (("normed_linear", m), ("normed_gelu_linear", 2 * m)):
+
+        def given(t, height: int = height) -> dict[str, object]:
+            return {
+                "x": t.rows(n, k, scale=3.0),
+                "gain": 1 + 0.2 * t.f32(4, k),
+                "step": t.scalar(2),
+                "w": t.rows(height, k, scale=k**-0.5),
+                "out": t.out(n, m),
+                "eps": 1e-6,
+                "bias": t.f32(4, height) if bias else None,
+            }
+
+        gpu.check(name, given, outputs=["out"], dtype=dtype)
+
+
+@pytest.mark.parametrize("gate", [True, False])
+@pytest.mark.parametrize(("n", "m", "k"), SIZES)
+def test_linear_gated_add(gpu, dtype, n: int, m: int, k: int, gate: bool) -> None:
+    gpu.check(
+        "linear_gated_add",
+        lambda t: {
+            "x": t.rows(n, k),
+            "w": t.rows(m, k, scale=k**-0.5),
+            "step": t.scalar(1),
+            "out": t.rows(n, m),
+            "gate": t.f32(4, m) if gate else None,
+        },
+        outputs=["out"],
+        dtype=dtype,
+    )
+
+
+def test_guide(gpu) -> None:
+    gpu.check(
+        "guide",
+        lambda t: {
+            "x": t.f32(50, 32),
+            "target": t.f32(50, 32),
+            "weight": torch.linspace(1, -0.5, 50, device="cuda").clamp(min=0),
+            "table": t.f32(10, 2),
+            "step": t.scalar(4),
+            "velocity": t.f32(50, 32),
+        },
+        outputs=["velocity"],
+        dtype=torch.float32,
+    )

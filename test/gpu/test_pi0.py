@@ -1,0 +1,92 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""pi0 and pi0.5 on the GPU against cases recorded from openpi's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from flashrt_ros.models.checkpoint import Checkpoint
+from flashrt_ros.models.config import read_json
+from flashrt_ros.models.observation import ModelObservation
+from flashrt_ros.models.ops import Ops
+from flashrt_ros.models.pi0 import Pi0
+from flashrt_ros.models.pi0_config import VIEWS
+from flashrt_ros.runtime.backend import Backend, CpuBackend
+from flashrt_ros.runtime.plan import Plan
+
+DATA = Path(__file__).parent.parent / "data"
+FACTOR = 1.5
+"""How many times the error of plain torch in bfloat16 the GPU's may be."""
+
+Recorded = dict[str, torch.Tensor]
+
+
+def backend(device: str, case: Recorded, views: list[str]) -> Backend:
+    """One that takes images and noise from the case."""
+    cut = torch.nn.functional.unfold(torch.cat([case[f"image.{view}"] for view in views]), 14, stride=14)
+    pixels, noise = cut.transpose(1, 2).flatten(0, 1).to(device), case["noise"][0].to(device)
+
+    class Given:
+        def patches(self, images: torch.Tensor, patch: int, merge: int, out: torch.Tensor) -> None:
+            out.copy_(pixels)
+
+        def normals(self, generator: torch.Tensor, out: torch.Tensor) -> None:
+            out.copy_(noise)
+
+    if device == "cpu":
+        return CpuBackend(type("Ops", (Given, Ops), {})())
+    from flashrt_ros.models.cuda.ops import CudaOps
+    from flashrt_ros.runtime.cuda.backend import CudaBackend
+
+    return CudaBackend(type("Ops", (Given, CudaOps), {}), 1 << 20)
+
+
+def errors(name: str, case: Recorded, device: str, dtype: torch.dtype) -> dict[str, float]:
+    """Mean error of the prefix's keys and values, and of the actions."""
+    views = [view for view in VIEWS if case[f"image_mask.{view}"]]
+    extra = {"views": views, "steps": len(case["time"]), "prompt_sizes": [5, 12]}
+    model = Pi0(read_json(DATA / name / "config.json"), extra, Checkpoint(DATA / name), dtype)
+    plan = Plan(backend(device, case, views), model, [], {})
+    model.load_weights(plan.buffers)
+    plan.capture()
+    tokens = case["tokens"][0][case["token_mask"][0].bool()].long().numpy()
+    seen = ModelObservation(np.zeros((len(views), 56, 56, 3), np.uint8), case["state"][0].numpy())
+    for step in (*model.observe(seen, tokens).steps, *model.act().steps):
+        plan.run(step)
+    assert plan.fence() == ""
+    image = [case[f"image_mask.{view}"].bool().repeat_interleave(16) for view in VIEWS]
+    live = torch.cat((*image, case["token_mask"][0].bool()))
+    found = {
+        f"{part}.{layer}": plan.buffers[f"cache.{layer}.{part}"][: live.sum(), 0].cpu().float()
+        - case[f"prefix_{part}.{layer}"][0, 0, live]
+        for layer in range(3)
+        for part in ("key", "value")
+    }
+    found["actions"] = plan.buffers["chunk"].cpu() - case["actions"][0]
+    return {
+        key: float(value.abs().max() if dtype == torch.float32 else value.abs().mean()) for key, value in found.items()
+    }
+
+
+@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("name", ["pi0_tiny", "pi05_tiny"])
+def test_float32_equals_the_recorded_cases(name: str, number: int) -> None:
+    case = load_file(DATA / name / f"case{number}.safetensors")
+    found = errors(name, case, "cuda", torch.float32)
+    print(name, number, found)
+    assert max(found.values()) < 1e-4
+
+
+@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("name", ["pi0_tiny", "pi05_tiny"])
+def test_bfloat16_errs_no_more_than_plain_torch(name: str, number: int) -> None:
+    case = load_file(DATA / name / f"case{number}.safetensors")
+    ours, plain = (errors(name, case, device, torch.bfloat16) for device in ("cuda", "cpu"))
+    print(name, number, {key: round(ours[key] / plain[key], 3) for key in ours})
+    assert all(ours[key] <= FACTOR * plain[key] for key in ours), (ours, plain)

@@ -1,0 +1,72 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoint folders of openpi and LeRobot, as people have them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flashrt_ros.models.tiny_pi0 import STATE, write_tiny_pi0
+from flashrt_ros.policy.loading import load_policy
+from flashrt_ros.policy.opening import open_checkpoint
+from flashrt_ros.policy.session import Session
+from flashrt_ros.runtime.errors import ErrorCode
+from flashrt_ros.tools.audit import random_observation
+
+
+@pytest.mark.parametrize("kind", ["pi0", "pi05"])
+def test_both_layouts_are_served_and_plan_the_same(kind: str, tmp_path: Path) -> None:
+    chunks = []
+    for layout in ("openpi", "lerobot"):
+        policy = load_policy(write_tiny_pi0(tmp_path / layout, kind, layout), device="cpu")
+        session = Session(policy)
+        session.begin("press the red button", seed=3)
+        session.observe(random_observation(policy, np.random.default_rng(0), 1))
+        chunks.append(session.act().actions)
+    # Their conventions differ by the epsilon.
+    np.testing.assert_allclose(chunks[0], chunks[1], atol=1e-3)
+    assert not np.array_equal(chunks[0], chunks[1])
+
+
+def test_joints_that_nothing_names_are_numbered(tmp_path: Path) -> None:
+    folder = write_tiny_pi0(tmp_path, "pi0")
+    (folder / "flashrt.json").unlink()
+    config = open_checkpoint(folder).model.config
+    assert config.state_names == config.action_names[:0] + tuple(f"state_{index}" for index in range(len(STATE)))
+    assert config.action_names[-1] == f"action_{len(STATE) - 1}"
+
+
+def test_only_cameras_that_are_there_are_encoded(tmp_path: Path) -> None:
+    folder = write_tiny_pi0(tmp_path, "pi0")
+    assert open_checkpoint(folder, views=["base_0_rgb"]).model.config.views == ("base_0_rgb",)
+
+
+def test_delta_actions_are_relative_to_the_measured_joints(tmp_path: Path) -> None:
+    policies = {
+        mode: load_policy(write_tiny_pi0(tmp_path / mode, "pi0", action_mode=mode), device="cpu")
+        for mode in ("absolute", "delta")
+    }
+    seen = random_observation(policies["delta"], np.random.default_rng(0), 1)
+    chunks = {}
+    for mode, policy in policies.items():
+        session = Session(policy)
+        session.begin("press the red button")
+        session.observe(seen)
+        chunks[mode] = session.act().actions
+    np.testing.assert_allclose(chunks["delta"] - chunks["absolute"], np.tile(seen.state, (10, 1)), atol=1e-12)
+
+
+def test_a_tokenizer_or_type_of_another_checkpoint_is_refused(tmp_path: Path, refuses) -> None:
+    folder = write_tiny_pi0(tmp_path, "pi05")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "type": "pi0"}))
+    with refuses(ErrorCode.BAD_CHECKPOINT, "config.json says pi0, but the tensors are of pi05"):
+        open_checkpoint(folder)
+    config["language"]["vocab_size"] = 399
+    (folder / "config.json").write_text(json.dumps(config))
+    with refuses(ErrorCode.BAD_CHECKPOINT, "is [400, 64] where the config says [399, 64]"):
+        open_checkpoint(folder)

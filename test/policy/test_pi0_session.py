@@ -1,0 +1,94 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""pi0 and pi0.5 under the verbs of a session."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flashrt_ros.models.tiny_pi0 import ACTIONS, STATE, write_tiny_pi0
+from flashrt_ros.policy.loading import Policy, load_policy
+from flashrt_ros.policy.processing import Observation
+from flashrt_ros.policy.session import Mode, Session
+from flashrt_ros.tools.audit import audit, random_observation
+
+INSTRUCTION = "press the red button"
+
+
+@pytest.fixture(scope="module", params=["pi0", "pi05"])
+def policy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Policy:
+    folder = write_tiny_pi0(tmp_path_factory.mktemp(request.param), request.param, steps=3)
+    return load_policy(folder, device="cpu", views=["base_0_rgb"])
+
+
+def seen(policy: Policy, seed: int) -> Observation:
+    return random_observation(policy, np.random.default_rng(seed), stamp=seed)
+
+
+def test_the_state_is_closed(policy: Policy) -> None:
+    captures = policy.plan.backend.captures
+    result = audit(policy)
+    assert result.closed, (result.differing, [found for found in result.findings if not found.noticed])
+    assert {found.name for found in result.findings} >= {"cache.2.key", "position", "generator", "chunk", "instruction"}
+    assert result.captures == captures
+
+
+def test_a_restored_boundary_gives_the_same_bytes_and_another_seed_what_a_cold_run_gives(policy: Policy) -> None:
+    session = Session(policy)
+    session.begin(INSTRUCTION, seed=7)
+    session.observe(seen(policy, 1))
+    session.snapshot("seen")
+    first = session.act()
+    session.observe(seen(policy, 2))
+    session.act()
+    session.restore("seen")
+    assert np.array_equal(session.act().actions, first.actions)
+    assert first.actions.shape == (10, len(ACTIONS))
+    session.restore("seen", Mode.REOBSERVE)
+    session.reseed(8)
+    other = session.act().actions
+    cold = Session(policy)
+    cold.begin(INSTRUCTION, seed=8)
+    cold.observe(seen(policy, 1))
+    assert np.array_equal(cold.act().actions, other)
+    assert not np.array_equal(other, first.actions)
+
+
+def test_samples_leave_the_session_as_it_was_and_are_what_act_would_give(policy: Policy) -> None:
+    session = Session(policy)
+    session.begin(INSTRUCTION, seed=7)
+    session.observe(seen(policy, 1))
+    before = session.digests()
+    samples = session.sample([7, 8])
+    assert session.digests() == before
+    assert np.array_equal(session.act().actions, samples[0].actions)
+    assert not np.array_equal(samples[0].actions, samples[1].actions)
+
+
+def test_an_overwritten_prefix_comes_back(policy: Policy) -> None:
+    session = Session(policy)
+    session.begin(INSTRUCTION, seed=7)
+    session.observe(seen(policy, 1))
+    digests = session.digests()
+    session.instruct("pick up the green cube")
+    session.observe(seen(policy, 2))
+    session.rollback(2)
+    assert session.digests() == digests
+
+
+def test_the_start_of_an_episode_holds_no_rows_and_says_so(policy: Policy) -> None:
+    report = Session(policy).begin(INSTRUCTION)
+    assert report.prefilled_tokens == 0
+    assert "holds no rows" in report.note
+
+
+def test_prompts_of_every_length_capture_nothing_anew(policy: Policy) -> None:
+    session, captures = Session(policy, journal_bytes=1), policy.plan.backend.captures
+    session.begin(INSTRUCTION)
+    images, rows = seen(policy, 0).images, set()
+    for stamp in range(100):
+        state = np.random.default_rng(stamp).uniform(-1.5, 1.5, len(STATE)) * (stamp % 7 > 0)
+        rows.add(session.observe(Observation(images, state, stamp)).prefilled_tokens)
+    assert policy.plan.backend.captures == captures
+    assert (len(rows) > 3) == policy.model.config.adaptive

@@ -1,0 +1,65 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Chunks that go on from the one in execution."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flashrt_ros.models.tiny_pi0 import write_tiny_pi0
+from flashrt_ros.policy.loading import Policy, load_policy
+from flashrt_ros.policy.processing import Observation
+from flashrt_ros.policy.realtime import weights
+from flashrt_ros.policy.session import Mode, Session
+from flashrt_ros.runtime.errors import ErrorCode
+from flashrt_ros.tools.audit import random_observation
+
+HORIZON, CURSOR, DELAY = 10, 4, 3
+
+
+@pytest.fixture(scope="module", params=["absolute", "delta"])
+def guided(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Policy:
+    folder = write_tiny_pi0(tmp_path_factory.mktemp("pi0"), "pi0", action_mode=request.param)
+    return load_policy(folder, device="cpu")
+
+
+def observation(policy: Policy, stamp: int) -> Observation:
+    return random_observation(policy, np.random.default_rng(stamp), stamp)
+
+
+def test_rows_are_held_less_and_less() -> None:
+    assert weights(6, 2, 5).tolist() == pytest.approx([1.0, 1.0, 0.75, 0.5, 0.25, 0.0])
+    assert weights(3, 0, 3).tolist() == pytest.approx([0.75, 0.5, 0.25])
+
+
+def test_a_chunk_goes_on_from_the_planned_one_in_the_robots_units(guided: Policy) -> None:
+    session = Session(guided)
+    session.begin("press the red button", seed=1)
+    session.observe(observation(guided, 1))
+    planned = session.act()
+    session.executed(planned.act_index, CURSOR)
+    session.observe(observation(guided, 2))
+    session.snapshot("seen")
+    follows = session.act(delay=DELAY).actions
+    session.restore("seen", Mode.EXACT)
+    free = session.act().actions
+    still_to_run = planned.actions[CURSOR:]
+    missed, apart = (np.abs(chunk[: HORIZON - CURSOR] - still_to_run).mean(axis=1) for chunk in (follows, free))
+    assert missed[:DELAY].max() < 0.3 * apart[:DELAY].mean()
+    assert missed[0] < missed[HORIZON - CURSOR - 1]
+    session.restore("seen", Mode.EXACT)
+    assert np.array_equal(session.act(delay=DELAY).actions, follows)
+    session.restore("seen", Mode.REOBSERVE)  # the planned chunk is dropped: there is nothing to go on from
+    assert np.array_equal(session.act(delay=DELAY).actions, free)
+
+
+def test_what_cannot_be_is_refused(guided: Policy, policy: Policy, refuses) -> None:
+    for each, delay, code in ((guided, -1, ErrorCode.BAD_REQUEST), (policy, 0, ErrorCode.NOT_SUPPORTED)):
+        session = Session(each)
+        session.begin("press the red button")
+        session.observe(observation(each, 1))
+        before = session.digests()
+        with refuses(code, "act: "):
+            session.act(delay=delay)
+        assert session.digests() == before
