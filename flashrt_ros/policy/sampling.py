@@ -140,9 +140,9 @@ class Sampling:
     def _let_others(self) -> None:
         try:
             self._between_stages()
-        except GaveWay:
+        except GaveWay as asked:
             step, left = self._pace.step, len(self._steps) - self._done
-            if not self._done or step is None or left * step >= _SHORT:
+            if asked.urgent or not self._done or step is None or left * step >= _SHORT:
                 raise
 
     def _take(self, head: Boundary) -> Sample:

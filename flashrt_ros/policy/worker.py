@@ -19,7 +19,14 @@ Result = TypeVar("Result")
 
 
 class GaveWay(Exception):  # noqa: N818 - no error: the job goes on later
-    """An idle job stops before its next stage, because others wait; it is called again when they are done."""
+    """An idle job stops before its next stage, because others wait; it is called again when they are done.
+
+    `urgent`: one of them is a verb, which waits for no more than the stage in progress.
+    """
+
+    def __init__(self, urgent: bool = False) -> None:
+        super().__init__()
+        self.urgent = urgent
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,6 +71,7 @@ class Worker:
         self._busy = False
         self._idling = False
         self._canceled = False
+        self._urgent = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -85,8 +93,8 @@ class Worker:
         """Queue a job that lets others wait for little.
 
         It runs while nothing else does. Where something comes, `between_stages` raises GaveWay out of it, and it is
-        called again behind that: it must find by itself where it was. It may go on instead where its end is near.
-        Neither `preempt` nor a verb cancels it.
+        called again behind that: it must find by itself where it was. It may go on instead where its end is near and
+        what comes is not urgent. Neither `preempt` nor a verb cancels it.
         """
         return self._add(self._idle, run)
 
@@ -97,6 +105,7 @@ class Worker:
                 job.future.cancel()
             self._jobs.clear()
             self._canceled = self._busy
+            self._urgent = True
         return self.submit(run)
 
     def between_stages(self) -> None:
@@ -110,11 +119,11 @@ class Worker:
             job.do()
         with self._condition:
             canceled, self._canceled = self._canceled, False
-            gives_way = self._idling and bool(self._jobs)
+            gives_way, urgent = self._idling and bool(self._jobs), self._urgent
         if canceled:
             raise FlashrtError(ErrorCode.CANCELED, "the computation was canceled by a verb; nothing of it was kept")
         if gives_way:
-            raise GaveWay
+            raise GaveWay(urgent)
 
     def close(self, timeout: float = 5.0) -> None:
         """Cancel what runs and waits, and end the thread.
@@ -154,7 +163,7 @@ class Worker:
                 # In order: a quick job overtakes what is in progress, not what was to be done before it.
                 waiting = [queue for queue in (self._quick, self._jobs) if queue] or [self._idle]
                 job = min(waiting, key=lambda queue: queue[0].number).popleft()
-                self._busy, self._canceled = not self._idling, False
+                self._busy, self._canceled, self._urgent = not self._idling, False, False
             done = job.do()
             with self._condition:
                 self._busy = self._idling = False

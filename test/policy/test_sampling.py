@@ -113,11 +113,12 @@ class Interrupting:
     def __init__(self) -> None:
         self.stages = 0
         self.at: set[int] = set()
+        self.urgent = False
 
     def __call__(self) -> None:
         self.stages += 1
         if self.stages in self.at:
-            raise GaveWay
+            raise GaveWay(self.urgent)
 
 
 @pytest.fixture
@@ -177,6 +178,18 @@ def test_a_chunk_that_is_nearly_drawn_is_finished_first_and_the_next_one_waits(
         job()
     assert interrupting.stages - before == count // 2 + 1, "the first chunk should be whole, and the second not begun"
     assert [sample.actions.tobytes() for sample in job()] == expected
+
+
+def test_a_verb_does_not_wait_for_a_chunk_that_is_nearly_drawn(
+    interrupted: Session, interrupting: Interrupting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, count = stages_of(interrupted, interrupting)
+    monkeypatch.setattr(sampling, "_SHORT", 60.0)
+    interrupting.urgent, interrupting.at = True, {interrupting.stages + count // 2}
+    job = interrupted.sampling([1, 2])
+    with pytest.raises(GaveWay):
+        job()
+    assert interrupting.stages in interrupting.at, "it should have stopped before that very stage"
 
 
 def test_a_chunk_of_which_nobody_knows_how_long_it_takes_gives_way(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
+from typing import Any
 
 import pytest
 
@@ -140,6 +141,27 @@ def test_an_idle_job_gives_way_and_is_called_again(worker: Worker) -> None:
     assert verb.done()
     assert jobs[0].cancelled()
     assert calls == ["idle", "verb", "idle"]
+
+
+@pytest.mark.parametrize(("ask", "urgent"), [(Worker.submit, False), (Worker.preempt, True)], ids=["a job", "a verb"])
+def test_an_idle_job_is_told_whether_it_is_urgent(worker: Worker, ask: Callable[..., Any], urgent: bool) -> None:
+    in_first, go, told = threading.Event(), threading.Event(), []
+
+    def idle() -> None:
+        in_first.set()
+        assert go.wait(5)
+        try:
+            worker.between_stages()
+        except GaveWay as asked:
+            told.append(asked.urgent)
+            raise
+
+    future = worker.submit_idle(idle)
+    assert in_first.wait(5)
+    ask(worker, lambda: None)
+    go.set()
+    future.result(5)
+    assert told == [urgent]
 
 
 def test_a_quick_job_does_not_make_an_idle_one_give_way(worker: Worker) -> None:
