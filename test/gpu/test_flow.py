@@ -118,6 +118,34 @@ def test_normed_products(gpu, dtype, n: int, m: int, k: int, bias: bool) -> None
         gpu.check(name, given, outputs=["out"], dtype=dtype)
 
 
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(
+    ("n", "heads", "kv_heads", "width", "k"), [(50, 8, 1, 256, 1024), (3, 4, 2, 64, 200), (1, 0, 1, 256, 64)]
+)
+def test_normed_heads(gpu, dtype, n: int, heads: int, kv_heads: int, width: int, k: int, bias: bool) -> None:
+    rows, start, height = n + 20, 11, (heads + 2 * kv_heads) * width
+    gpu.check(
+        "normed_heads",
+        lambda t: {
+            "x": t.rows(n, k, scale=3.0),
+            "gain": 1 + 0.2 * t.f32(4, k),
+            "step": t.scalar(2),
+            "w": t.rows(height, k, scale=k**-0.5),
+            "cos": t.f32(rows, width // 2),
+            "sin": t.f32(rows, width // 2),
+            "start": t.scalar(start),
+            "q_out": t.out(n, heads, width) if heads else None,
+            "keys": t.out(rows, kv_heads, width),
+            "values": t.out(rows, kv_heads, width),
+            "eps": 1e-6,
+            "bias": t.f32(4, height) if bias else None,
+        },
+        outputs=["q_out", "keys", "values"],
+        dtype=dtype,
+        live={"keys": slice(start, start + n), "values": slice(start, start + n)},
+    )
+
+
 @pytest.mark.parametrize("gate", [True, False])
 @pytest.mark.parametrize(("n", "m", "k"), SIZES)
 def test_linear_gated_add(gpu, dtype, n: int, m: int, k: int, gate: bool) -> None:

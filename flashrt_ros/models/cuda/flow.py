@@ -124,6 +124,34 @@ class CudaFlow(CudaBase):
         else:
             Flow.normed_linear(self, x, gain, step, w, out, eps, bias)  # type: ignore[arg-type]
 
+    def normed_heads(
+        self,
+        x: Tensor,
+        gain: Tensor,
+        step: Tensor,
+        w: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        start: Tensor,
+        q_out: Tensor | None,
+        keys: Tensor,
+        values: Tensor,
+        eps: float,
+        bias: Tensor | None = None,
+        length: Tensor | None = None,
+    ) -> None:
+        """See Flow.normed_heads: one kernel for some rows, where there are warpgroups."""
+        kv_heads, width = keys.shape[1:]
+        if length is not None or width % 64 or not self._streams(x, w, keys.flatten(1)):
+            cache = (cos, sin, start, q_out, keys, values)
+            Flow.normed_heads(self, x, gain, step, w, *cache, eps, bias, length)  # type: ignore[arg-type]
+            return
+        expect("normed_heads", torch.float32, cos=cos, sin=sin)
+        expect("normed_heads", torch.int64, start=start)
+        heads = 0 if q_out is None else q_out.shape[1]
+        more = (cos, sin, start, keys, values, heads, kv_heads, width)
+        self._stream("heads", x, gain, w, bias, None, step, q_out, eps, more)
+
     def normed_gelu_linear(
         self, x: Tensor, gain: Tensor, step: Tensor, w: Tensor, out: Tensor, eps: float, bias: Tensor | None = None
     ) -> None:
@@ -156,17 +184,19 @@ class CudaFlow(CudaBase):
         bias: Tensor | None,
         gate: Tensor | None,
         step: Tensor,
-        out: Tensor,
+        out: Tensor | None,
         eps: float,
+        more: tuple[Tensor | int, ...] = (),
     ) -> None:
         tables = {name: part for name, part in (("gain", gain), ("bias", bias), ("gate", gate)) if part is not None}
         expect(f"{kind} of denoise_linear", torch.float32, **tables)
         expect(f"{kind} of denoise_linear", torch.int64, step=step)
-        (n, k), m = x.shape, out.shape[1]
+        (n, k), m = x.shape, w.shape[0] // (2 if kind == "gelu" else 1)
         tiles, pieces = ceil_div(m, 64), ceil_div(k, 64)
         cluster = max(1, min(_CLUSTER, self.cuda.multiprocessors // tiles, pieces))
-        kernel, groups = ("denoise_gelu", 2) if kind == "gelu" else (f"denoise_{kind}_1", 1)
-        arguments = (x, gain, w, bias, gate, step, out, n, m, k, eps, cluster)
+        kernel = f"denoise_{kind}" if kind in ("gelu", "heads") else f"denoise_{kind}_1"
+        groups = 2 if kind == "gelu" else 1
+        arguments = (x, gain, w, bias, gate, step, out, n, m, k, eps, cluster, *more)
         options = {"shared": _STREAM_SHARED, "cluster": cluster}
         self.cuda.launch("denoise_linear", kernel, tiles * cluster, 128 * groups, *arguments, **options)
 

@@ -80,6 +80,27 @@ class Flow(Dense, Rows, Attention):
         if bias is not None:
             self.add_row(bias, step, out)
 
+    def normed_heads(
+        self,
+        x: Tensor,
+        gain: Tensor,
+        step: Tensor,
+        w: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        start: Tensor,
+        q_out: Tensor | None,
+        keys: Tensor,
+        values: Tensor,
+        eps: float,
+        bias: Tensor | None = None,
+        length: Tensor | None = None,
+    ) -> None:
+        """Do rope_cache with what normed_linear makes of w [(heads + 2 kv_heads) d, k]."""
+        qkv = self.scratch((x.shape[0], w.shape[0]), keys.dtype)
+        self.normed_linear(x, gain, step, w, qkv, eps, bias)
+        self.rope_cache(qkv.view(len(qkv), -1, keys.shape[-1]), cos, sin, start, q_out, keys, values, length)
+
     def normed_gelu_linear(
         self, x: Tensor, gain: Tensor, step: Tensor, w: Tensor, out: Tensor, eps: float, bias: Tensor | None = None
     ) -> None:
