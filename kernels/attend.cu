@@ -23,7 +23,7 @@ __device__ inline void load_rows(bf16* to, const bf16* x, int stride, int first,
   for (int i = threadIdx.x; i < ROWS * (D / 8); i += THREADS) {
     const int row = i / (D / 8), column = i % (D / 8) * 8;
     const bool valid = first + row < count && column < d;
-    copy_async(to + row * pitch<D>() + column, valid ? x + (first + row) * stride + column : x, valid);
+    copy_async(to + row * pitch<D>() + column, x + (first + row) * stride + column, valid);
   }
 }
 
@@ -38,7 +38,7 @@ __device__ void attend(const bf16* q, const bf16* all_keys, const bf16* all_valu
   const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
   const int row_warp = warp % ROW_WARPS, key_warp = warp / ROW_WARPS, first_row = blockIdx.x * ROWS;
   let_next_start();
-  wait_for_inputs();
+  wait_for_inputs(q, all_keys, all_values, out);
   q = of_head(q, of_q);
   all_keys = of_head(all_keys, of_keys);
   all_values = of_head(all_values, of_values);

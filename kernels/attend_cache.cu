@@ -11,11 +11,11 @@
 #include "attend_cache.cuh"
 
 template <int D, int ROWS, int THREADS> __device__ void load_queries(const Cache& c, bf16* to, int first_row) {
+#pragma unroll 2
   for (int i = threadIdx.x; i < ROWS * (D / 8); i += THREADS) {
     const int row = i / (D / 8), column = i % (D / 8) * 8, packed = first_row + row;
-    const bool valid = packed < c.packed_rows() && column < c.d;
-    const int64 from = ((int64)(packed / c.group()) * c.heads + c.head(packed)) * c.d + column;
-    copy_async(to + row * pitch<D>() + column, valid ? c.q + from : c.q, valid);
+    copy_async(to + row * pitch<D>() + column, c.q + c.place(packed) * c.d + column,
+               packed < c.packed_rows() && column < c.d);
   }
 }
 
@@ -27,8 +27,7 @@ template <int D, int THREADS> __device__ inline void load_keys(const Cache& c, b
   to += row * pitch<D>() + column;
 #pragma unroll
   for (int i = 0; i < KEY_TILE / STEP; ++i) {
-    const bool valid = i * STEP < rows;
-    copy_async(to + i * STEP * pitch<D>(), valid ? from : cache, valid);
+    copy_async(to + i * STEP * pitch<D>(), from, i * STEP < rows);
     from += STEP * stride;
   }
 }
@@ -42,9 +41,8 @@ template <int D, int ROW_WARPS, int KEY_WARPS> __device__ void attend_cache(Cach
   const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
   const int row_warp = warp % ROW_WARPS, key_warp = warp / ROW_WARPS;
   let_next_start();
-  wait_for_inputs();
-  c.first = (int)*position;
-  c.live = (int)*length;
+  wait_for_inputs(position, length, c.q, c.keys, c.values);
+  c.read(position, length);
   const int first_row = (gridDim.x - 1 - blockIdx.x) * ROWS;  // the longest first
   if (first_row >= c.packed_rows()) return;
   const int share = c.tiles_a_split(), begin = blockIdx.z * share;
@@ -57,10 +55,10 @@ template <int D, int ROW_WARPS, int KEY_WARPS> __device__ void attend_cache(Cach
   load_keys<D, THREADS>(c, values, c.values, begin);
   commit_copies();
   const float scale = LOG2_E * rsqrtf((float)c.d);
-  const int first_visible = c.first + first_row / c.group();
+  const int first_visible = c.first + c.row(first_row);
   int limit[2];  // the newest key that each of the lane's rows sees
   for (int half = 0; half < 2; ++half)
-    limit[half] = c.first + min((first_row + row_warp * 16 + lane / 4 + 8 * half) / c.group(), c.live - 1);
+    limit[half] = c.first + min(c.row(first_row + row_warp * 16 + lane / 4 + 8 * half), c.live - 1);
   Rows16<D> rows;
   for (int tile = begin; tile < end; ++tile) {
     if (tile == begin) {
@@ -104,9 +102,9 @@ template <int D, int ROW_WARPS, int KEY_WARPS> __device__ void attend_cache(Cach
 #define ATTEND_CACHE(NAME, D, ROW_WARPS, KEY_WARPS, BLOCKS)                                                         \
   extern "C" __global__ void __launch_bounds__(WARP* ROW_WARPS* KEY_WARPS, BLOCKS)                                  \
       NAME(const bf16* q, const bf16* keys, const bf16* values, const int64* position, const int64* length,        \
-           const bf16* gate, bf16* out, float* parts, float2* stats, int n, int heads, int kv_heads, int d,         \
+           const bf16* gate, bf16* out, float* parts, float2* stats, int n, int group, int kv_heads, int d,         \
            int gate_row, int gate_head, int splits) {                                                               \
-    attend_cache<D, ROW_WARPS, KEY_WARPS>(Cache{q, keys, values, gate, out, parts, stats, n, heads, kv_heads, d,    \
+    attend_cache<D, ROW_WARPS, KEY_WARPS>(Cache{q, keys, values, gate, out, parts, stats, n, group, kv_heads, d,    \
                                                 gate_row, gate_head, splits},                                       \
                                           position, length);                                                        \
   }
@@ -120,69 +118,69 @@ ATTEND_CACHE(attend_cache_few_bf16_d256, 256, 1, 4, 2)
 // Adds what the splits left. Block: (16 times 4 columns, lanes that share the splits, rows), 256 threads; grid: (rows of
 // n * group in blocks, kv_heads, d / 64, rounded up). `tile` is the row tile that the splits were made with, on which
 // depends how many of them saw a key.
-constexpr int COMBINE_THREADS = 256, COMBINE_COLUMNS = 16;
+constexpr int COMBINE_THREADS = 256, COMBINE_COLUMNS = 16, COMBINE_LINES = COMBINE_THREADS / COMBINE_COLUMNS;
+
+struct Share {
+  float4 y;
+  float top, sum;
+
+  __device__ void add(float4 x, float x_top, float x_sum) {
+    if (x_sum == 0.0f) return;  // the row saw no key there
+    const float best = fmaxf(top, x_top);
+    const float shrink = exp2_approx(top - best), weight = exp2_approx(x_top - best);
+    y.x = y.x * shrink + weight * x.x;
+    y.y = y.y * shrink + weight * x.y;
+    y.z = y.z * shrink + weight * x.z;
+    y.w = y.w * shrink + weight * x.w;
+    sum = sum * shrink + weight * x_sum;
+    top = best;
+  }
+};
 
 extern "C" __global__ void __launch_bounds__(COMBINE_THREADS)
     attend_cache_combine_bf16(const int64* position, const int64* length, const bf16* gate, bf16* out,
-                              const float* parts, const float2* stats, int n, int heads, int kv_heads, int d,
+                              const float* parts, const float2* stats, int n, int group, int kv_heads, int d,
                               int gate_row, int gate_head, int splits, int tile) {
-  __shared__ float4 totals[COMBINE_THREADS];
-  __shared__ float tops[COMBINE_THREADS / COMBINE_COLUMNS], sums[COMBINE_THREADS / COMBINE_COLUMNS];
+  __shared__ float4 ys[COMBINE_THREADS];
+  __shared__ float tops[COMBINE_LINES], sums[COMBINE_LINES];
   let_next_start();
-  wait_for_inputs();
-  Cache c{nullptr, nullptr, nullptr, gate, out, nullptr, nullptr, n, heads, kv_heads, d, gate_row, gate_head, splits};
-  c.first = (int)*position;
-  c.live = (int)*length;
+  wait_for_inputs(position, length, gate, parts, stats);
+  Cache c{nullptr, nullptr, nullptr, gate, out, nullptr, nullptr, n, group, kv_heads, d, gate_row, gate_head, splits};
+  c.read(position, length);
   const int lanes = blockDim.y, packed = blockIdx.x * blockDim.z + threadIdx.z;
   const int column = (blockIdx.z * COMBINE_COLUMNS + threadIdx.x) * 4;
   const int line = threadIdx.z * lanes + threadIdx.y;
   const bool live = packed < c.packed_rows() && column < d;
-  float4 total = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-  float top = -CUDART_INF_F, sum = 0.0f;
+  Share share{make_float4(0.0f, 0.0f, 0.0f, 0.0f), -CUDART_INF_F, 0.0f};
+  uint2 gates = make_uint2(0, 0);
   if (live) {
-    const int last = min((packed / tile + 1) * tile, c.packed_rows()) - 1, share = c.tiles_a_split();
-    const int count = (c.tiles(last) + share - 1) / share;
-    const int64 begin = ((int64)blockIdx.y * n * c.group() + packed) * splits;
+    if (threadIdx.y == 0) gates = load_gates(c, packed, column);
+    const unsigned a_split = c.tiles_a_split();
+    const int seen = c.tiles(min(packed | tile - 1, c.packed_rows() - 1)), count = (seen + a_split - 1) / a_split;
+    const int64 begin = ((int64)blockIdx.y * n * group + packed) * splits;
     const float4* part = reinterpret_cast<const float4*>(parts + begin * d + column);
-    stats += begin;
 #pragma unroll 4
     for (int split = threadIdx.y; split < count; split += lanes) {
-      const float4 x = part[(int64)split * (d / 4)];
-      const float2 stat = stats[split];
-      const float best = fmaxf(top, stat.x), shrink = exp2_approx(top - best), weight = exp2_approx(stat.x - best);
-      top = best;
-      total.x = total.x * shrink + weight * x.x;
-      total.y = total.y * shrink + weight * x.y;
-      total.z = total.z * shrink + weight * x.z;
-      total.w = total.w * shrink + weight * x.w;
-      sum = sum * shrink + weight * stat.y;
+      const float2 stat = stats[begin + split];
+      share.add(part[(int64)split * (d / 4)], stat.x, stat.y);
     }
   }
-  totals[line * COMBINE_COLUMNS + threadIdx.x] = total;
-  if (threadIdx.x == 0) tops[line] = top, sums[line] = sum;
+  ys[line * COMBINE_COLUMNS + threadIdx.x] = share.y;
+  if (threadIdx.x == 0) tops[line] = share.top, sums[line] = share.sum;
   __syncthreads();
   if (threadIdx.y > 0 || !live) return;
-  for (int lane = 1; lane < lanes; ++lane) top = fmaxf(top, tops[line + lane]);
-  total = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-  sum = 0.0f;
-  for (int lane = 0; lane < lanes; ++lane) {
-    const float4 x = totals[(line + lane) * COMBINE_COLUMNS + threadIdx.x];
-    const float weight = exp2_approx(tops[line + lane] - top);
-    total.x += weight * x.x;
-    total.y += weight * x.y;
-    total.z += weight * x.z;
-    total.w += weight * x.w;
-    sum += weight * sums[line + lane];
-  }
-  store_gated(c, packed / c.group(), c.head(packed), column, total, sum);
+#pragma unroll 1
+  for (int other = line + 1; other < line + lanes; ++other)
+    share.add(ys[other * COMBINE_COLUMNS + threadIdx.x], tops[other], sums[other]);
+  store_gated(c, packed, column, share.y, share.sum, gates);
 }
 
 extern "C" __global__ void attend_cache_f32(const float* q, const float* keys, const float* values,
                                             const int64* position, const int64* length, const float* gate, float* out,
-                                            int heads, int kv_heads, int d, int gate_row, int gate_head) {
+                                            int group, int kv_heads, int d, int gate_row, int gate_head) {
   let_next_start();
   wait_for_inputs();
-  const int row = blockIdx.x, head = blockIdx.y, kv_head = head / (heads / kv_heads);
+  const int row = blockIdx.x, head = blockIdx.y, heads = gridDim.y, kv_head = head / group;
   if (row >= *length) return;
   const int64 at = ((int64)row * heads + head) * d, stride = (int64)kv_heads * d;
   const float y = attend_row(q + at, keys + kv_head * d, stride, values + kv_head * d, stride,

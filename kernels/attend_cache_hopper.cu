@@ -6,9 +6,11 @@
 #include "attend_cache.cuh"
 #include "warpgroup.cuh"
 
-constexpr int D = 256, BLOCKS = D / SWIZZLE_ROW, ROWS = 128, THREADS = 256, STAGES = 2;
+constexpr int THREADS = 256;
 
 #if HAS_WARPGROUP
+
+constexpr int D = 256, BLOCKS = D / SWIZZLE_ROW, ROWS = 128, STAGES = 2;
 
 struct Tiles {
   bf16 queries[BLOCKS][ROWS * SWIZZLE_ROW];
@@ -20,9 +22,8 @@ __device__ inline void load_queries(const Cache& c, Tiles& to, int first_row) {
 #pragma unroll 4
   for (int i = threadIdx.x; i < ROWS * (D / 8); i += THREADS) {
     const int row = i / (D / 8), column = i % (D / 8) * 8, packed = first_row + row;
-    const bool valid = packed < c.packed_rows();
-    const int64 from = ((int64)(packed / c.group()) * c.heads + c.head(packed)) * D + column;
-    copy_async(to.queries[column / SWIZZLE_ROW] + swizzled(row, column % SWIZZLE_ROW), valid ? c.q + from : c.q, valid);
+    copy_async(to.queries[column / SWIZZLE_ROW] + swizzled(row, column % SWIZZLE_ROW), c.q + c.place(packed) * D + column,
+               packed < c.packed_rows());
   }
 }
 
@@ -35,8 +36,7 @@ __device__ inline void load_tile(const Cache& c, bf16 (&to)[BLOCKS][KEY_TILE * S
   bf16* at = to[column / SWIZZLE_ROW] + swizzled(row, column % SWIZZLE_ROW);
 #pragma unroll
   for (int i = 0; i < KEY_TILE / STEP; ++i) {
-    const bool valid = i * STEP < rows;
-    copy_async(at + i * STEP * SWIZZLE_ROW, valid ? from : cache, valid);
+    copy_async(at + i * STEP * SWIZZLE_ROW, from, i * STEP < rows);
     from += STEP * stride;
   }
 }
@@ -67,9 +67,8 @@ __device__ void attend_cache(Cache c, const int64* position, const int64* length
   Tiles& tiles = *reinterpret_cast<Tiles*>(shared);
   const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
   let_next_start();
-  wait_for_inputs();
-  c.first = (int)*position;
-  c.live = (int)*length;
+  wait_for_inputs(position, length, c.q, c.keys, c.values);
+  c.read(position, length);
   const int first_row = (gridDim.x - 1 - blockIdx.x) * ROWS;  // the longest first
   if (first_row >= c.packed_rows()) return;
   const int share = c.tiles_a_split(), begin = blockIdx.z * share;
@@ -83,10 +82,10 @@ __device__ void attend_cache(Cache c, const int64* position, const int64* length
   if (begin + 1 < end) load_tile(c, tiles.keys[(begin + 1) % STAGES], c.keys, begin + 1);
   commit_copies();
   const float scale = LOG2_E * rsqrtf((float)D);
-  const int first_visible = c.first + first_row / c.group();
+  const int first_visible = c.first + c.row(first_row);
   int limit[2];  // the newest key that each of the lane's rows sees
   for (int half = 0; half < 2; ++half)
-    limit[half] = c.first + min((first_row + warp * 16 + lane / 4 + 8 * half) / c.group(), c.live - 1);
+    limit[half] = c.first + min(c.row(first_row + warp * 16 + lane / 4 + 8 * half), c.live - 1);
   Rows16<D> rows;
   float s[KEY_TILE / 8][4], shrink[2];
   unsigned weights[KEY_TILE / 16][4];
@@ -161,9 +160,9 @@ __device__ void attend_cache(Cache c, const int64* position, const int64* length
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     attend_cache_hopper_bf16_d256(const bf16* q, const bf16* keys, const bf16* values, const int64* position,
                                   const int64* length, const bf16* gate, bf16* out, float* parts, float2* stats,
-                                  int n, int heads, int kv_heads, int d, int gate_row, int gate_head, int splits) {
+                                  int n, int group, int kv_heads, int d, int gate_row, int gate_head, int splits) {
 #if HAS_WARPGROUP
-  attend_cache(Cache{q, keys, values, gate, out, parts, stats, n, heads, kv_heads, d, gate_row, gate_head, splits},
+  attend_cache(Cache{q, keys, values, gate, out, parts, stats, n, group, kv_heads, d, gate_row, gate_head, splits},
                position, length);
 #endif
 }

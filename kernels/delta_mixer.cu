@@ -1,16 +1,26 @@
 // Copyright 2026 the flashrt_ros authors
 // SPDX-License-Identifier: Apache-2.0
 // Everything between the projections of a linear-attention layer, for few rows: causal convolution over [q | k | v] and
-// silu, gates, the gated delta rule, and the gated norm of its output (Yang et al., arXiv 2412.06464). One block a head of
-// D keys and D values, 4 * D threads, up to N rows; a key head serves heads / k_heads neighbouring heads.
+// silu, gates, the gated delta rule, and the gated norm of its output (Yang et al., arXiv 2412.06464). Heads have D keys
+// and D values; a key head serves heads / k_heads neighbouring heads. Up to N rows, 4 * D threads.
 //   delta_mixer  the states move past the first *length rows; k_heads == heads, as no head may read what another writes
 //   offer_mixer  the states stay; the convolution's result, rounded to T, and the gates are put out too
 //
 //   x [n, (2 k_heads + heads) * D], w [4, ..], conv_state [3, ..]; b, a [n, heads]; a_log, dt_bias float32 [heads]
 //   state float32 [heads, D, D]; z, out [n, heads, D], gain [D]; qkv like x; beta, g float32 [n, heads]
-// All is float32 between x and out.
+// All is float32 between x and out. On sm_90 and later a cluster of D / 32 blocks has a head, 32 values a block; before,
+// one block has it.
+#include "cluster.cuh"
 #include "delta_rows.cuh"
 #include "gate.cuh"
+
+#if __CUDA_ARCH__ >= 900
+#define CLUSTER(D) __cluster_dims__(D / WARP, 1, 1)
+template <int D> constexpr int COLUMNS_OF = WARP;
+#else
+#define CLUSTER(D)
+template <int D> constexpr int COLUMNS_OF = D;
+#endif
 
 template <typename T> struct Rows {
   const T *x, *w, *b, *a, *z, *gain;
@@ -20,17 +30,15 @@ template <typename T> struct Rows {
   const int64* length;
   T *qkv, *out;
   float *beta, *g;
-  int n, k_heads, x_stride, gate_stride, z_stride;
+  int n, heads, k_heads, x_stride, gate_stride, z_stride;
   float eps;
 };
 
-// One channel of the head through all rows: its convolution, and its state where that moves.
-template <typename T, int D, int N, bool MOVE>
-__device__ void convolve(const Rows<T>& rows, Shared<D, N>& shared, const float (&taps)[TAPS], int channel, int place,
-                         int channels, int live, bool owned) {
-  const int part = channel / D, within = channel % D;
-  float* to = (part == 0 ? shared.q[0] : part == 1 ? shared.k[0] : shared.v[0]) + within;
-  float window[TAPS], input[N];
+// One channel through all rows: its convolution, and the inputs before the next row. `puts_out` where rows are offered.
+template <typename T, int N, bool MOVE>
+__device__ void convolve(const Rows<T>& rows, float* to, int pitch, const float (&taps)[TAPS], float (&window)[TAPS],
+                         int place, int channels, int live, bool puts_out) {
+  float input[N];
 #pragma unroll
   for (int i = 0; i < N; ++i)
     if (i < rows.n) input[i] = to_float(rows.x[int64(i) * rows.x_stride + place]);
@@ -44,67 +52,81 @@ __device__ void convolve(const Rows<T>& rows, Shared<D, N>& shared, const float 
 #pragma unroll
     for (int tap = 0; tap < TAPS; ++tap) y += window[tap] * taps[tap];
     y = silu_as<T>(y);
-    if (!MOVE) {
+    if constexpr (!MOVE) {
       const T rounded = from_float<T>(y);
-      if (owned) rows.qkv[int64(i) * channels + place] = rounded;
+      if (puts_out) rows.qkv[int64(i) * channels + place] = rounded;
       y = to_float(rounded);
     }
-    to[i * D] = y;
+    to[i * pitch] = y;
 #pragma unroll
     for (int tap = 0; tap < BEFORE; ++tap) window[tap] = window[tap + 1];
   }
-  if (MOVE)
+}
+
+// The squares of a head's outputs, from all warps and blocks that have some: lanes i * D / WARP on have those of row i.
+template <int D, int COLUMNS, int N> __device__ float head_squares(const Shared<D, COLUMNS, N>& shared, int live) {
+  constexpr int PIECES = D / WARP, OWN = COLUMNS / WARP;
+  const int lane = threadIdx.x % WARP, row = lane / PIECES, piece = lane % PIECES;
+  float squares = row < min(N, live) ? read_of(piece / OWN, &shared.squares[row][piece % OWN]) : 0.0f;
 #pragma unroll
-    for (int tap = 0; tap < BEFORE; ++tap) rows.conv_state[tap * channels + place] = from_float<T>(window[tap]);
+  for (int offset = PIECES / 2; offset > 0; offset /= 2) squares += __shfl_xor_sync(0xffffffffu, squares, offset);
+  return squares;
 }
 
 template <typename T, int D, int N, bool MOVE> __device__ void delta_mixer(const Rows<T>& rows) {
-  constexpr int HEIGHT = D / PARTS, WARPS = D / WARP;
-  __shared__ Shared<D, N> shared;
-  const int head = blockIdx.x, heads = gridDim.x, k_head = head / (heads / rows.k_heads);
-  const int channels = (2 * rows.k_heads + heads) * D, thread = threadIdx.x;
-  const int column = thread % D, part = thread / D, first = part * HEIGHT;
-  const bool owned = MOVE || part == 2 || head % (heads / rows.k_heads) == 0;
-  const int place = part < 2 ? (part * rows.k_heads + k_head) * D + column : (2 * rows.k_heads + head) * D + column;
+  constexpr int COLUMNS = COLUMNS_OF<D>, BLOCKS = D / COLUMNS;
+  using Block = Shared<D, COLUMNS, N>;
+  __shared__ Block shared;
+  const int thread = threadIdx.x, head = blockIdx.x / BLOCKS, rank = blockIdx.x % BLOCKS, value = rank * COLUMNS;
+  const int heads = rows.heads, group = heads / rows.k_heads, channels = (2 * rows.k_heads + heads) * D;
+  const int column = thread % COLUMNS, first = thread / COLUMNS * Block::HEIGHT;
   let_next_start();
-  float* state = rows.state + (int64(head) * D + first) * D + column;
-  if (column % WARP == 0)
-    for (int i = 0; i < HEIGHT; ++i) prefetch(state + i * D);
-  float taps[TAPS], factor = 0.0f;
-  if (part < 3)
+  float* state = rows.state + (int64(head) * D + first) * D + value + column;
+  prefetch_state<D, Block::HEIGHT>(state);
+
+  // Threads take the channels of q, of k and of the block's values one by one; gates are computed behind them.
+  const bool convolves = thread < 2 * D + COLUMNS, shares = thread < 2 * D, puts_out = column == thread;
+  const int within = thread % D, kind = thread / D;
+  const int place = shares ? (kind * rows.k_heads + head / group) * D + within
+                           : 2 * rows.k_heads * D + head * D + value + thread - 2 * D;
+  const bool owns = !shares || (rank == 0 && head % group == 0);
+  float taps[TAPS], window[TAPS], factor = 0.0f;
+  if (convolves)
 #pragma unroll
     for (int tap = 0; tap < TAPS; ++tap) taps[tap] = to_float(rows.w[tap * channels + place]);
-  if (part == 0) factor = to_float(rows.gain[column]);
+  if (puts_out) factor = to_float(rows.gain[value + column]);
   const float rate = -expf(rows.a_log[head]), bias = rows.dt_bias[head];
   wait_for_inputs();
 
-  float s[HEIGHT], gate[N], y[N];
+  float s[Block::HEIGHT], gate[N], y[N];
 #pragma unroll
-  for (int i = 0; i < HEIGHT; ++i) s[i] = state[i * D];
+  for (int i = 0; i < Block::HEIGHT; ++i) s[i] = state[i * D];
   const int live = MOVE ? min(int(*rows.length), rows.n) : rows.n;
 #pragma unroll
   for (int i = 0; i < N; ++i)
-    if (part == 0 && i < rows.n) gate[i] = to_float(rows.z[int64(i) * rows.z_stride + head * D + column]);
-  if (part == PARTS - 1 && column < live) {
-    const float x = to_float(rows.a[column * rows.gate_stride + head]) + bias;
+    if (puts_out && i < rows.n) gate[i] = to_float(rows.z[int64(i) * rows.z_stride + head * D + value + column]);
+  const int row = thread - 3 * D;
+  if (row >= 0 && row < live) {
+    const float x = to_float(rows.a[row * rows.gate_stride + head]) + bias;
     const float g = rate * (x > 20.0f ? x : log1pf(expf(x)));
-    const float beta = sigmoid(to_float(rows.b[column * rows.gate_stride + head]));
-    shared.beta[column] = beta;
-    shared.decay[column] = expf(g);
-    if (!MOVE) {
-      rows.beta[column * heads + head] = beta;
-      rows.g[column * heads + head] = g;
+    const float beta = sigmoid(to_float(rows.b[row * rows.gate_stride + head]));
+    shared.beta[row] = beta;
+    shared.decay[row] = expf(g);
+    if (!MOVE && rank == 0) {
+      rows.beta[row * heads + head] = beta;
+      rows.g[row * heads + head] = g;
     }
   }
-  if (part < 3) convolve<T, D, N, MOVE>(rows, shared, taps, thread, place, channels, live, owned);
+  if (convolves) {
+    float* to = kind == 0 ? shared.q[0] + within : kind == 1 ? shared.k[0] + within : shared.v[0] + thread - 2 * D;
+    convolve<T, N, MOVE>(rows, to, shares ? D : COLUMNS, taps, window, place, channels, live, owns);
+  }
   __syncthreads();
 
-  dot_pairs<D, N, true>(shared, live);
-  project<D, N, true>(shared, s, part, column, live);
-  __syncthreads();
-
-  if (part == 0) {
-    solve<D, N, true>(shared, y, column, live);
+  dot_pairs<true>(shared, live);
+  project<true>(shared, s, live);
+  if (puts_out) {
+    solve<true>(shared, y, column, live);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       if (i >= live) continue;
@@ -113,36 +135,42 @@ template <typename T, int D, int N, bool MOVE> __device__ void delta_mixer(const
     }
   }
   __syncthreads();
+  cluster_arrive();
+  cluster_wait();  // all blocks of the head have left their squares, and have read the conv state
 
-  if (part == 0)
+  if (puts_out) {
+    const float squares = head_squares(shared, live);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      if (i >= live) continue;
-      float squares = 0.0f;
-#pragma unroll
-      for (int warp = 0; warp < WARPS; ++warp) squares += shared.squares[i][warp];
-      const float scale = factor / sqrtf(squares / D + rows.eps);
-      rows.out[(int64(i) * heads + head) * D + column] = from_float<T>(y[i] * scale * silu_as<T>(gate[i]));
+      const float scale = factor / sqrtf(__shfl_sync(0xffffffffu, squares, i * (D / WARP)) / D + rows.eps);
+      if (i < live)
+        rows.out[(int64(i) * heads + head) * D + value + column] = from_float<T>(y[i] * scale * silu_as<T>(gate[i]));
     }
-  if constexpr (MOVE) {
-    if (live > 0) move_state<D, N>(shared, s, state, part, column, live);
   }
+  cluster_arrive();
+  if constexpr (MOVE) {
+    if (live > 0) move_state(shared, s, state, live);
+    if (convolves && owns)
+#pragma unroll
+      for (int tap = 0; tap < BEFORE; ++tap) rows.conv_state[tap * channels + place] = from_float<T>(window[tap]);
+  }
+  cluster_wait();  // none leaves while its squares are read
 }
 
 #define DELTA_MIXER(SUFFIX, T, D, N)                                                                                  \
-  extern "C" __global__ void __launch_bounds__(PARTS * D, 1) delta_mixer_##SUFFIX(                                       \
+  extern "C" __global__ void CLUSTER(D) __launch_bounds__(4 * D, 1) delta_mixer_##SUFFIX(                             \
       const T* x, const T* w, T* conv_state, const int64* length, const T* b, const T* a, const float* a_log,         \
-      const float* dt_bias, const T* z, const T* gain, float* state, T* out, int n, int x_stride, int gate_stride,    \
-      int z_stride, float eps) {                                                                                      \
+      const float* dt_bias, const T* z, const T* gain, float* state, T* out, int n, int heads, int x_stride,          \
+      int gate_stride, int z_stride, float eps) {                                                                     \
     delta_mixer<T, D, N, true>({x, w, b, a, z, gain, conv_state, a_log, dt_bias, state, length, nullptr, out,         \
-                                nullptr, nullptr, n, int(gridDim.x), x_stride, gate_stride, z_stride, eps});          \
+                                nullptr, nullptr, n, heads, heads, x_stride, gate_stride, z_stride, eps});            \
   }                                                                                                                   \
-  extern "C" __global__ void __launch_bounds__(PARTS * D, 1) offer_mixer_##SUFFIX(                                       \
+  extern "C" __global__ void CLUSTER(D) __launch_bounds__(4 * D, 1) offer_mixer_##SUFFIX(                             \
       const T* x, const T* w, T* conv_state, const T* b, const T* a, const float* a_log, const float* dt_bias,        \
-      const T* z, const T* gain, float* state, T* qkv, float* beta, float* g, T* out, int n, int k_heads,             \
+      const T* z, const T* gain, float* state, T* qkv, float* beta, float* g, T* out, int n, int heads, int k_heads,  \
       int x_stride, int gate_stride, int z_stride, float eps) {                                                       \
     delta_mixer<T, D, N, false>({x, w, b, a, z, gain, conv_state, a_log, dt_bias, state, nullptr, qkv, out, beta, g,  \
-                                 n, k_heads, x_stride, gate_stride, z_stride, eps});                                  \
+                                 n, heads, k_heads, x_stride, gate_stride, z_stride, eps});                           \
   }
 
 #define WIDTHS(SUFFIX, T, N)                                                                                          \

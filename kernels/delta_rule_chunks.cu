@@ -5,7 +5,7 @@
 // Grid: (dv / 16, v_heads).
 #include "delta_rule_chunks.cuh"
 
-constexpr int COLUMNS = 16, V_PITCH = COLUMNS + 8, STAGES = 3;
+constexpr int COLUMNS = 16, V_PITCH = COLUMNS + 8, MIN_STAGES = 2;
 
 // The parts of two neighbouring accumulators, each as the left operand of a product.
 __device__ inline void split_left(unsigned (&left)[3][4], const float (&first)[4], const float (&second)[4]) {
@@ -25,36 +25,44 @@ template <int DK> struct alignas(16) Stage {
   Prepared prepared;
 };
 
-// X [32 rows] M^T for eight rows of M from 8 unit on; of the parts of X and M the products that count.
-template <int PARTS>
-__device__ inline void multiply_parts(float (&sum)[4], const uint2 (&x)[3][4][WARP], const bf16 (&m)[PARTS][3][BLOCK],
-                                      int unit) {
-  const int lane = threadIdx.x % WARP, block = lane < 16 ? unit / 2 : 2;
-  unsigned left[2][PARTS][4], right[PARTS][4];
+// Eight rows, from 8 unit on, of a matrix in parts, as right operands: columns 0 to 15, and from row 16 on 16 to 31.
+template <int PARTS> struct Factor {
+  unsigned tile[PARTS][4];
+
+  __device__ void load(const bf16 (&m)[PARTS][3][BLOCK], int unit) {
+    const int lane = threadIdx.x % WARP, block = lane < 16 ? unit / 2 : 2;
 #pragma unroll
-  for (int part = 0; part < PARTS; ++part) {
-    load_tiles(right[part], m[part][block] + (unit % 2 * 2 + lane / 8 % 2) * 64 + lane % 8 * 8);
+    for (int part = 0; part < PARTS; ++part)
+      load_tiles(tile[part], m[part][block] + (unit % 2 * 2 + lane / 8 % 2) * 64 + lane % 8 * 8);
+  }
+
+  // X^T [16 columns, 32 rows] times the transpose of these rows; of the parts of both the products that count.
+  __device__ void multiply(float (&sum)[4], const uint2 (&x)[3][4][WARP], int unit) const {
+    const int lane = threadIdx.x % WARP;
+    float share[2][PARTS][4] = {};  // of 16 rows each, by how small the products are
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
-      const uint2 low = x[part][2 * k][lane], high = x[part][2 * k + 1][lane];
-      left[k][part][0] = low.x, left[k][part][1] = low.y, left[k][part][2] = high.x, left[k][part][3] = high.y;
+      if (k == 1 && unit < 2) break;
+      unsigned left[PARTS][4];
+#pragma unroll
+      for (int part = 0; part < PARTS; ++part) {
+        const uint2 low = x[part][2 * k][lane], high = x[part][2 * k + 1][lane];
+        left[part][0] = low.x, left[part][1] = low.y, left[part][2] = high.x, left[part][3] = high.y;
+      }
+#pragma unroll
+      for (int order = PARTS - 1; order >= 0; --order)
+#pragma unroll
+        for (int j = 0; j <= order; ++j)
+          multiply_add(share[k][order], left[order - j], tile[j][2 * k], tile[j][2 * k + 1]);
+    }
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      sum[e] = share[0][PARTS - 1][e] + share[1][PARTS - 1][e];
+#pragma unroll
+      for (int order = PARTS - 2; order >= 0; --order) sum[e] += share[0][order][e] + share[1][order][e];
     }
   }
-  float share[2][PARTS][4] = {};  // of 16 rows each, by how small the products are
-#pragma unroll
-  for (int order = PARTS - 1; order >= 0; --order)
-#pragma unroll
-    for (int j = 0; j <= order; ++j) {
-      multiply_add(share[0][order], left[0][order - j], right[j][0], right[j][1]);
-      if (unit >= 2) multiply_add(share[1][order], left[1][order - j], right[j][2], right[j][3]);
-    }
-#pragma unroll
-  for (int e = 0; e < 4; ++e) {
-    sum[e] = share[0][PARTS - 1][e] + share[1][PARTS - 1][e];
-#pragma unroll
-    for (int order = PARTS - 2; order >= 0; --order) sum[e] += share[0][order][e] + share[1][order][e];
-  }
-}
+};
 
 __device__ inline float4 operator+(float4 a, float4 b) { return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w); }
 
@@ -64,7 +72,7 @@ template <int DK> struct Walk {
   float4 partial[WARPS][2 * UNITS][WARP];  // shares of K S and Q S, in tiles of eight rows
   uint2 error[3][UNITS][WARP];             // parts of X
   uint2 change[3][UNITS][WARP];            // parts of (u T) X
-  Stage<DK> stages[STAGES];
+  Stage<DK> stages[MIN_STAGES];  // or more
 
   // This warp's share of S^T times the keys' or queries' transpose, S^T in parts.
   __device__ void dot(const unsigned (&parts)[3][4], const bf16* rows, int first_tile) {
@@ -98,25 +106,30 @@ template <int DK> struct Walk {
     for (int part = 0; part < 3; ++part) to[part][unit][threadIdx.x % WARP] = make_uint2(low[part], high[part]);
   }
 
-  // X of eight rows, in parts.
-  __device__ void find_error(const Stage<DK>& in, int unit) {
-    const int lane = threadIdx.x % WARP, row = unit * 8 + lane % 4 * 2;
-    unsigned v[4];  // columns 0 and 8, twice
-    load_tiles_transposed(v, in.values + (unit * 8 + lane % 8) * V_PITCH + lane / 8 % 2 * 8);
-    const float2 b = *reinterpret_cast<const float2*>(in.prepared.b + row);
-    const float2 c = *reinterpret_cast<const float2*>(in.prepared.c + row);
-    const float4 of_k = total(unit);
-    store_left(error, unit, b.x * __uint_as_float(v[0] << 16) - c.x * of_k.x,
-               b.y * __uint_as_float(v[0] & 0xffff0000u) - c.y * of_k.y,
-               b.x * __uint_as_float(v[1] << 16) - c.x * of_k.z,
-               b.y * __uint_as_float(v[1] & 0xffff0000u) - c.y * of_k.w);
-  }
+  // b V and c of eight rows, as X has them.
+  struct Target {
+    float v[4];
+    float2 c;
 
-  // (u T) X of eight rows, in parts.
-  __device__ void find_change(const Stage<DK>& in, int unit) {
-    float d[4];
-    multiply_parts(d, error, in.prepared.t, unit);
-    store_left(change, unit, d[0], d[1], d[2], d[3]);
+    __device__ void load(const Stage<DK>& in, int unit) {
+      const int lane = threadIdx.x % WARP, row = unit * 8 + lane % 4 * 2;
+      unsigned raw[4];  // columns 0 and 8, twice
+      load_tiles_transposed(raw, in.values + (unit * 8 + lane % 8) * V_PITCH + lane / 8 % 2 * 8);
+      const float2 b = *reinterpret_cast<const float2*>(in.prepared.b + row);
+      c = *reinterpret_cast<const float2*>(in.prepared.c + row);
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        v[2 * i] = b.x * __uint_as_float(raw[i] << 16);
+        v[2 * i + 1] = b.y * __uint_as_float(raw[i] & 0xffff0000u);
+      }
+    }
+  };
+
+  // X of eight rows, in parts.
+  __device__ void find_error(const Target& target, int unit) {
+    const float4 of_k = total(unit);
+    store_left(error, unit, target.v[0] - target.c.x * of_k.x, target.v[1] - target.c.y * of_k.y,
+               target.v[2] - target.c.x * of_k.z, target.v[3] - target.c.y * of_k.w);
   }
 
   // The output of eight rows, y being their share of (P T) X. `out` is that of the first; `live` of them are written.
@@ -135,26 +148,23 @@ template <int DK> struct Walk {
     }
   }
 
-  // S = e^(G_C) S + K^T (u T) X, this warp's rows.
-  __device__ void update(const Stage<DK>& in, float (&s)[2][4]) const {
-    const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-    unsigned right[2][4];
+  // S = e^(G_C) S + K^T (u T) X, this warp's rows, of which `keys` are the right operands.
+  __device__ void update(float decay, const unsigned (&keys)[2][4], float (&s)[2][4]) const {
+    const int lane = threadIdx.x % WARP;
     float sum[2][2][4] = {};
-#pragma unroll
-    for (int k = 0; k < 2; ++k) load_right<pitch<DK>()>(right[k], in.keys + k * 16 * pitch<DK>() + warp * 16);
 #pragma unroll
     for (int part = 2; part >= 0; --part)
 #pragma unroll
       for (int k = 0; k < 2; ++k) {
         const uint2 low = change[part][2 * k][lane], high = change[part][2 * k + 1][lane];
         const unsigned left[4] = {low.x, low.y, high.x, high.y};
-        multiply_add(sum[k][0], left, right[k][0], right[k][1]);
-        multiply_add(sum[k][1], left, right[k][2], right[k][3]);
+        multiply_add(sum[k][0], left, keys[k][0], keys[k][1]);
+        multiply_add(sum[k][1], left, keys[k][2], keys[k][3]);
       }
 #pragma unroll
     for (int i = 0; i < 2; ++i)
 #pragma unroll
-      for (int e = 0; e < 4; ++e) s[i][e] = in.prepared.decay * s[i][e] + (sum[0][i][e] + sum[1][i][e]);
+      for (int e = 0; e < 4; ++e) s[i][e] = decay * s[i][e] + (sum[0][i][e] + sum[1][i][e]);
   }
 };
 
@@ -170,11 +180,9 @@ template <int DK> __device__ inline void load_stage(Stage<DK>& to, const Rows& f
   load_rows<DK, WARP>(to.keys, from.k, from.k_row, first, from.live, lane);
   load_rows<DK, WARP>(to.queries, from.q, from.q_row, first, from.live, lane);
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const bool valid = first + lane < from.live;
-    copy_async(to.values + lane * V_PITCH + half * 8,
-               valid ? from.v + (int64)(first + lane) * from.v_row + half * 8 : from.v, valid);
-  }
+  for (int half = 0; half < 2; ++half)
+    copy_async(to.values + lane * V_PITCH + half * 8, from.v + (int64)(first + lane) * from.v_row + half * 8,
+               first + lane < from.live);
   const uint4* prepared = reinterpret_cast<const uint4*>(from.prepared + chunk);
 #pragma unroll
   for (int i = 0; i < (PREPARED_COPIES + WARP - 1) / WARP; ++i)
@@ -182,41 +190,44 @@ template <int DK> __device__ inline void load_stage(Stage<DK>& to, const Rows& f
       copy_async(reinterpret_cast<uint4*>(&to.prepared) + lane + i * WARP, prepared + lane + i * WARP, true);
 }
 
-// The warp that fetches, as many barriers as the others.
-template <int DK> __device__ inline void fetch(Walk<DK>& walk, const Rows& from, int used) {
+// The warp that fetches: of `stages` chunks one is in use, the others are under way.
+template <int DK> __device__ inline void fetch(Walk<DK>& walk, const Rows& from, int used, int stages) {
   const auto load = [&](int chunk) {
-    if (chunk < used) load_stage(walk.stages[chunk % STAGES], from, chunk);
+    if (chunk < used) load_stage(walk.stages[chunk % stages], from, chunk);
     commit_copies();
   };
-  for (int i = 0; i < STAGES - 1; ++i) load(i);
-  wait_for_copies<STAGES - 2>();
-  __syncthreads();
+  for (int i = 0; i < stages - 1; ++i) load(i);
   for (int chunk = 0; chunk < used; ++chunk) {
+    if (stages == MIN_STAGES)
+      wait_for_copies<MIN_STAGES - 2>();
+    else
+      wait_for_copies<MIN_STAGES - 1>();
     __syncthreads();
-    load(chunk + STAGES - 1);  // where the chunk before this one was
-    __syncthreads();
-    wait_for_copies<STAGES - 2>();
-    __syncthreads();
+    load(chunk + stages - 1);  // where the chunk before this one was
   }
   wait_for_copies<0>();
 }
 
+// A barrier of the warps that compute.
+template <int THREADS> __device__ inline void meet() { asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory"); }
+
 template <int DK>
 __device__ void chunks(const bf16* q, const bf16* k, const bf16* v, const Prepared* prepared, float* state,
-                       const int64* length, bf16* out, int dv, int group, int q_row, int k_row, int v_row, int count) {
+                       const int64* length, bf16* out, int dv, int group, int q_row, int k_row, int v_row, int count,
+                       int stages) {
   constexpr int WARPS = Walk<DK>::WARPS, UNITS = Walk<DK>::UNITS;
   extern __shared__ __align__(16) unsigned char shared[];
   Walk<DK>& walk = *reinterpret_cast<Walk<DK>*>(shared);
   const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, head = blockIdx.y;
   const int first_column = blockIdx.x * COLUMNS, out_row = gridDim.y * dv;
   let_next_start();
-  wait_for_inputs();
+  wait_for_inputs(length, q, k, v, prepared, state);
   const int live = (int)*length, used = (live + CHUNK - 1) / CHUNK;
   if (used == 0) return;
   if (warp == WARPS) {
     const Rows rows{q + head / group * DK, k + head / group * DK, v + head * dv + first_column,
                     prepared + (int64)head * count, q_row, k_row, v_row, live};
-    fetch(walk, rows, used);
+    fetch(walk, rows, used, stages);
     return;
   }
   out += head * dv + first_column;
@@ -226,35 +237,55 @@ __device__ void chunks(const bf16* q, const bf16* k, const bf16* v, const Prepar
   for (int i = 0; i < 2; ++i)
 #pragma unroll
     for (int e = 0; e < 4; ++e) s[i][e] = state[(int64)(i * 8 + e % 2) * dv + e / 2 * 8];
-  __syncthreads();
-  // Some warps find X and what it changes, the others meanwhile the output; with fewer warps each does both.
+  // Some warps find X and what it changes, the others meanwhile the output; with fewer warps each does both. What does
+  // not depend on the other warps is loaded ahead of each barrier.
   constexpr int OWN = WARPS < UNITS ? UNITS / WARPS : 1;
   const bool corrects = warp < UNITS, writes = warp >= WARPS - UNITS;
   for (int chunk = 0; chunk < used; ++chunk) {
-    const Stage<DK>& in = walk.stages[chunk % STAGES];
-    unsigned parts[3][4];
+    const Stage<DK>& in = walk.stages[chunk % stages];
+    unsigned parts[3][4], keys[2][4];
     float y[OWN][4];
+    typename Walk<DK>::Target target[OWN];
+    Factor<3> t[OWN];
+    Factor<2> p[OWN];
     split_left(parts, s[0], s[1]);
-    walk.dot(parts, in.keys, 0);
     __syncthreads();
     if (corrects) {
 #pragma unroll
-      for (int i = 0; i < OWN; ++i) walk.find_error(in, warp + i * WARPS);
+      for (int i = 0; i < OWN; ++i) target[i].load(in, warp + i * WARPS);
+    }
+    walk.dot(parts, in.keys, 0);
+    meet<WARPS * WARP>();
+    if (corrects) {
+#pragma unroll
+      for (int i = 0; i < OWN; ++i) walk.find_error(target[i], warp + i * WARPS);
+#pragma unroll
+      for (int i = 0; i < OWN; ++i) t[i].load(in.prepared.t, warp + i * WARPS);
     } else {
       walk.dot(parts, in.queries, UNITS);
     }
-    __syncthreads();
+    meet<WARPS * WARP>();
     if (corrects) {
 #pragma unroll
-      for (int i = 0; i < OWN; ++i) walk.find_change(in, warp + i * WARPS);
+      for (int i = 0; i < OWN; ++i) {
+        float change[4];
+        t[i].multiply(change, walk.error, warp + i * WARPS);
+        walk.store_left(walk.change, warp + i * WARPS, change[0], change[1], change[2], change[3]);
+      }
       walk.dot(parts, in.queries, UNITS);
     }
     if (writes) {
 #pragma unroll
-      for (int i = 0; i < OWN; ++i) multiply_parts(y[i], walk.error, in.prepared.p, (warp + i * WARPS) % UNITS);
+      for (int i = 0; i < OWN; ++i) {
+        p[i].load(in.prepared.p, (warp + i * WARPS) % UNITS);
+        p[i].multiply(y[i], walk.error, (warp + i * WARPS) % UNITS);
+      }
     }
-    __syncthreads();
-    walk.update(in, s);
+#pragma unroll
+    for (int k = 0; k < 2; ++k) load_right<pitch<DK>()>(keys[k], in.keys + k * 16 * pitch<DK>() + warp * 16);
+    const float decay = in.prepared.decay;
+    meet<WARPS * WARP>();
+    walk.update(decay, keys, s);
     if (writes) {
 #pragma unroll
       for (int i = 0; i < OWN; ++i) {
@@ -273,8 +304,8 @@ __device__ void chunks(const bf16* q, const bf16* k, const bf16* v, const Prepar
   extern "C" __global__ void __launch_bounds__(2 * DK + WARP)                                                          \
       delta_rule_chunks_d##DK(const bf16* q, const bf16* k, const bf16* v, const Prepared* prepared, float* state,    \
                               const int64* length, bf16* out, int dv, int group, int q_row, int k_row, int v_row,     \
-                              int count) {                                                                            \
-    chunks<DK>(q, k, v, prepared, state, length, out, dv, group, q_row, k_row, v_row, count);                         \
+                              int count, int stages) {                                                                \
+    chunks<DK>(q, k, v, prepared, state, length, out, dv, group, q_row, k_row, v_row, count, stages);                 \
   }
 CHUNKS(32)
 CHUNKS(64)

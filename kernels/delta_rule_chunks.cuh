@@ -50,8 +50,7 @@ __device__ inline void load_rows(bf16* to, const bf16* x, int stride, int first,
   to += row * pitch<DK>() + column;
 #pragma unroll
   for (int i = 0; i < CHUNK / STEP; ++i) {
-    const bool valid = first + row + i * STEP < live;
-    copy_async(to + i * STEP * pitch<DK>(), valid ? from : x, valid);
+    copy_async(to + i * STEP * pitch<DK>(), from, first + row + i * STEP < live);
     from += STEP * stride;
   }
 }

@@ -114,7 +114,7 @@ __device__ void prepare(const bf16* q, const bf16* k, const float* beta, const f
   const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
   const int head = blockIdx.y, heads = gridDim.y, first = blockIdx.x * CHUNK;
   let_next_start();
-  wait_for_inputs();
+  wait_for_inputs(length, q, k, beta, g);
   const int live = (int)*length;
   if (first >= live) return;
   load_rows<DK, PREPARE_THREADS>(keys, k + head / group * DK, k_row, first, live, threadIdx.x);
@@ -170,10 +170,12 @@ __device__ void prepare(const bf16* q, const bf16* k, const float* beta, const f
   const int i = lane, j = warp * EIGHT;
   if (i < j / 16 * 16) return;
   float row[EIGHT], sum[EIGHT] = {};
-  for (int l = j / 16 * 16; l <= i; ++l) {
+#pragma unroll 8
+  for (int l = j / 16 * 16; l < CHUNK; ++l) {  // p is 0 for l > i
     load8(row, &t[l][j]);
+    const float share = p[i][l];
 #pragma unroll
-    for (int m = 0; m < EIGHT; ++m) sum[m] += p[i][l] * row[m];
+    for (int m = 0; m < EIGHT; ++m) sum[m] += share * row[m];
   }
   store_parts(to.p, i, j, sum);
   load8(row, &t[i][j]);

@@ -7,7 +7,7 @@
 // out = x in bfloat16.
 #include "linear.cuh"
 
-constexpr int TILE = 64, DEPTH = 16, EACH = 4, THREADS = 256;
+constexpr int TILE = 64, DEPTH = 32, EACH = 4, THREADS = 256;
 constexpr int SPAN = 128;  // k is added up in spans, so that rounding grows with the number of spans, not with k
 
 template <typename S>

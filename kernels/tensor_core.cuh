@@ -14,7 +14,7 @@ template <int D> __device__ constexpr int pitch() {
 
 __device__ inline unsigned shared_address(const void* at) { return (unsigned)__cvta_generic_to_shared(at); }
 
-// 16 bytes from device to shared memory, or zeros; `from` is an address in any case.
+// 16 bytes from device to shared memory, or zeros if not valid: `from` is then not read.
 __device__ inline void copy_async(void* to, const void* from, bool valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
                "r"(valid ? 16 : 0)

@@ -64,7 +64,7 @@ __device__ inline float4 sum_remote(const float* shared, int cluster) {
 
 template <typename O, int TILES, int HEIGHT, bool GATED>
 __device__ void tiled(const bf16* x, const bf16* w, const Epilogue<bf16, O>& epilogue, const int64* rows, int n, int m,
-                      int k, int ldx, int cluster) {
+                      int k, int ldx, int cluster, const Ahead& ahead) {
   constexpr int BLOCK = 64 * HEIGHT, OUTPUTS = GATED ? BLOCK / 2 : BLOCK, LINE = BLOCK + 4;
   constexpr int W_BYTES = HEIGHT * 2 * PIECE_BYTES, GROUP_BYTES = WARPS * W_BYTES + TILES * PIECE_BYTES;
   constexpr int STAGES = SHARED_KIB * 1024 / (GROUPS * GROUP_BYTES);
@@ -198,26 +198,25 @@ __device__ void tiled(const bf16* x, const bf16* w, const Epilogue<bf16, O>& epi
     for (int i = 0; i < 4; i++)
       if (column + i < m) epilogue(row0 + row, column + i, values[i]);
   }
+  ahead.fetch();
   if (cluster > 1) sync_cluster(cluster);
 }
 
+#define TILED_LINEAR(NAME, O, TILES, HEIGHT)                                                                         \
+  extern "C" __global__ void __launch_bounds__(THREADS, 2) NAME(                                                     \
+      const bf16* x, const bf16* w, const bf16* bias, const O* add, O* out, const int64* rows, int n, int m, int k,  \
+      int ldx, int ldadd, int ldout, int act, int cluster, const char* ahead, int lines) {                           \
+    tiled<O, TILES, HEIGHT, false>(x, w, Epilogue<bf16, O>{bias, add, out, ldadd, ldout, act}, rows, n, m, k, ldx,   \
+                                   cluster, Ahead{ahead, lines});                                                    \
+  }
 #define TILED(TILES, HEIGHT)                                                                                         \
-  extern "C" __global__ void __launch_bounds__(THREADS, 2) tiled_linear_bf16_##TILES##_##HEIGHT(                     \
-      const bf16* x, const bf16* w, const bf16* bias, const bf16* add, bf16* out, const int64* rows, int n, int m,   \
-      int k, int ldx, int ldadd, int ldout, int act, int cluster) {                                                  \
-    tiled<bf16, TILES, HEIGHT, false>(x, w, Epilogue<bf16, bf16>{bias, add, out, ldadd, ldout, act}, rows, n, m, k,  \
-                                      ldx, cluster);                                                                 \
-  }                                                                                                                  \
-  extern "C" __global__ void __launch_bounds__(THREADS, 2) tiled_linear_f32_##TILES##_##HEIGHT(                      \
-      const bf16* x, const bf16* w, const bf16* bias, const float* add, float* out, const int64* rows, int n, int m, \
-      int k, int ldx, int ldadd, int ldout, int act, int cluster) {                                                  \
-    tiled<float, TILES, HEIGHT, false>(x, w, Epilogue<bf16, float>{bias, add, out, ldadd, ldout, act}, rows, n, m,   \
-                                       k, ldx, cluster);                                                             \
-  }                                                                                                                  \
+  TILED_LINEAR(tiled_linear_bf16_##TILES##_##HEIGHT, bf16, TILES, HEIGHT)                                            \
+  TILED_LINEAR(tiled_linear_f32_##TILES##_##HEIGHT, float, TILES, HEIGHT)                                            \
   extern "C" __global__ void __launch_bounds__(THREADS, 2) tiled_gated_##TILES##_##HEIGHT(                           \
-      const bf16* x, const bf16* w, bf16* out, int n, int m, int k, int ldx, int ldout, int cluster) {               \
+      const bf16* x, const bf16* w, bf16* out, int n, int m, int k, int ldx, int ldout, int cluster,                 \
+      const char* ahead, int lines) {                                                                                \
     tiled<bf16, TILES, HEIGHT, true>(x, w, Epilogue<bf16, bf16>{nullptr, nullptr, out, 0, ldout, IDENTITY}, nullptr, \
-                                     n, m, k, ldx, cluster);                                                         \
+                                     n, m, k, ldx, cluster, Ahead{ahead, lines});                                    \
   }
 TILED(3, 1)
 TILED(4, 1)

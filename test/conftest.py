@@ -9,6 +9,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,3 +71,23 @@ def require_program() -> Callable[[str, Sequence[str], str], str]:
         return found
 
     return find
+
+
+@pytest.fixture(scope="session")
+def talkative() -> Callable[..., Path]:
+    """`talkative(folder, seed, **options)`: it says little but four letters, so that drafts may well hold."""
+
+    def write(folder: Path, seed: int = 0, mtp: bool = True, **options: Any) -> Path:
+        from safetensors.torch import load_file, save_file
+
+        from flashrt_ros.models.tiny import write_tiny_checkpoint
+
+        file = write_tiny_checkpoint(folder, seed, mtp, **options) / "model.safetensors"
+        tensors = load_file(file)
+        embedding = tensors["qwen_vl_interface.model.model.language_model.embed_tokens.weight"]
+        embedding[:64] *= 0.05
+        embedding[68:] *= 0.05
+        save_file(tensors, file)
+        return folder
+
+    return write

@@ -121,7 +121,7 @@ class Hybrid:
             Buffer("images", (views, *c.image_size, 3), torch.uint8, "input"),
             Buffer("proprio_input", (c.state_dim,), torch.float32, "input"),
             Buffer("sample_generator", (2,), torch.int64, "input"),
-            *append_inputs(max(*c.stage_sizes, self.speech.rows)),
+            *append_inputs(max(*c.stage_sizes, self.speech.rows + 1)),
             *self.speech.buffers(),
             Buffer("sampled", chunk, torch.float32, "output"),
             Buffer(FAULT, (1,), torch.int32, "output", memory="host"),
@@ -183,8 +183,7 @@ class Hybrid:
         ops.last_row(b["condition"], b["condition_rows"], before[:1])
         if n > 1:
             ops.copy(hidden[: n - 1], before[1:])
-        drafted = mtp.append(ops, b, embedding, before, angles, b[POSITION], b[LENGTH])
-        ops.check_finite(drafted, b[FAULT], _DRAFTS, rows=b[LENGTH])
+        mtp.remember(ops, b, embedding, before, angles, b[POSITION], b[LENGTH])
 
     def _denoise_begin(self, ops: Ops, b: BufferSet, generator: str) -> None:
         ops.normals(b[generator], b["actions"])

@@ -14,7 +14,7 @@ from torch import Tensor
 from flashrt_ros.models.backbone_config import FULL, TextConfig
 from flashrt_ros.models.checkpoint import Checkpoint
 from flashrt_ros.models.ops import Ops
-from flashrt_ros.models.qwen3_5_text import POSITION, Angles, Cache, attention, layer_weights, mlp
+from flashrt_ros.models.qwen3_5_text import POSITION, Angles, Cache, attention, layer_weights, mlp, remember
 from flashrt_ros.models.weights import Part, Scope, Weight, centred, weight
 from flashrt_ros.runtime.buffers import Buffer, BufferSet
 
@@ -58,7 +58,7 @@ class Mtp:
         rows = (self.max_rows + self.drafts, self.config.kv_heads, self.config.head_dim)
         return [Buffer(f"mtp.{part}", rows, self.dtype, "state", "context", rows=POSITION) for part in ("key", "value")]
 
-    def append(
+    def remember(
         self,
         ops: Ops,
         b: BufferSet,
@@ -67,18 +67,30 @@ class Mtp:
         angles: Angles,
         position: Tensor,
         length: Tensor,
-    ) -> Tensor:
-        """Append rows from `position` on, of which `length` count, and return their hidden states, [n, hidden].
+    ) -> None:
+        """Append rows from `position` on, of which `length` count, and draft nothing from them."""
+        x = self._joined(ops, b, embedding, hidden)
+        remember(ops, self.config, Scope(b, "mtp.0."), x, angles, Cache(b["mtp.key"], b["mtp.value"], position, length))
 
-        Row i has the embedding of token position + i, and the hidden state of the row before that.
+    def append(
+        self, ops: Ops, b: BufferSet, embedding: Tensor, hidden: Tensor, angles: Angles, start: Tensor, length: Tensor
+    ) -> Tensor:
+        """Append rows from start + 1 on, of which `length` count, and return their hidden states, [n, hidden].
+
+        Row i has the embedding of token start + 1 + i, and the hidden state of the row before that.
         """
-        c, w = self.config, Scope(b, "mtp.")
-        x, h = (ops.scratch(tuple(hidden.shape), self.dtype) for _ in range(2))
-        ops.norm_linear(embedding, w["embedding_norm"], w["fc_embedding"], x, c.eps)
-        ops.norm(hidden, w["hidden_norm"], h, c.eps)
-        ops.linear(h, w["fc_hidden"], x, add=x)
-        layer = Scope(b, "mtp.0.")
-        attention(ops, c, layer, x, angles, Cache(w["key"], w["value"], position, length, first=1))
+        c, layer = self.config, Scope(b, "mtp.0.")
+        x = self._joined(ops, b, embedding, hidden)
+        attention(ops, c, layer, x, angles, Cache(b["mtp.key"][1:], b["mtp.value"][1:], start, length))
         mlp(ops, c, layer, x)
-        ops.norm(x, w["final_norm"], x, c.eps)
+        ops.norm(x, b["mtp.final_norm"], x, c.eps)
+        return x
+
+    def _joined(self, ops: Ops, b: BufferSet, embedding: Tensor, hidden: Tensor) -> Tensor:
+        """W [norm(embedding); norm(hidden)]."""
+        eps, w = self.config.eps, Scope(b, "mtp.")
+        x, h = (ops.scratch(tuple(hidden.shape), self.dtype) for _ in range(2))
+        ops.norm_linear(embedding, w["embedding_norm"], w["fc_embedding"], x, eps)
+        ops.norm(hidden, w["hidden_norm"], h, eps)
+        ops.linear(h, w["fc_hidden"], x, add=x)
         return x

@@ -29,16 +29,12 @@ Angles = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """Where the rows of a stage stand in a layer's KV, [rows, kv_heads, head_dim].
-
-    `length` rows are written from `position` on (int64 [1]); those before `first` are never read.
-    """
+    """Where the rows of a stage stand in a layer's KV, [rows, kv_heads, head_dim]: `length` from `position` on."""
 
     keys: Tensor
     values: Tensor
     position: Tensor
     length: Tensor
-    first: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +108,11 @@ class TextModel:
             names += [] if kind == FULL else [f"recurrent.{layer}", f"conv.{layer}"]
         ops.clear_if(flag, [b[name] for name in names])
 
-    def angles(self, ops: Ops, b: BufferSet, position: Tensor, n: int) -> Angles:
-        """Rotary angles of the `n` rows from `position` (int64 [1]) on, as the input of rotary offsets places them."""
+    def angles(self, ops: Ops, b: BufferSet, position: Tensor, n: int, ahead: int = 0) -> Angles:
+        """Rotary angles of `n` rows from `position` (int64 [1]) on, placed by the rotary offsets from `ahead` on."""
         half = self.config.rotary_dim // 2
         cos, sin = (ops.scratch((n, half), self.dtype) for _ in range(2))
-        offsets = b[ROPE_OFFSETS][:, :n]
+        offsets = b[ROPE_OFFSETS][:, ahead : ahead + n]
         ops.rope_table(position, b[ROPE_DELTA], offsets, b["rope.frequency"], b["rope.axis"], cos, sin)
         return cos, sin
 
@@ -173,6 +169,7 @@ class TextModel:
         c, n = self.config, x.shape[0]
         widths = (c.conv_width, c.value_width, c.v_heads, c.v_heads)
         mixed = ops.scratch((n, sum(widths)), self.dtype)
+        ops.expect(w["out"], w["gate_up"])
         ops.norm_linear(x, w["input_norm"], w["in"], mixed, c.eps)
         qkv, z, beta, decay = mixed.split(widths, dim=-1)
         conv, state = b[f"conv.{layer}"], b[f"recurrent.{layer}"]
@@ -202,8 +199,20 @@ def attention(ops: Ops, c: TextConfig, w: Scope, x: Tensor, angles: Angles, cach
     gains, cursors = (w["q_norm"], w["k_norm"]), (cache.position, cache.length)
     ops.rope_kv(q_in, key, value, *gains, cos, sin, *cursors, q, cache.keys, cache.values, c.eps)
     y = ops.scratch((n, queries), x.dtype)
-    ops.attend_cache(q, cache.keys, cache.values, *cursors, gate, y, first=cache.first)
+    ops.attend_cache(q, cache.keys, cache.values, *cursors, gate, y)
     ops.linear(y, w["out"], x, add=x)
+
+
+def remember(ops: Ops, c: TextConfig, w: Scope, x: Tensor, angles: Angles, cache: Cache) -> None:
+    """Write the keys and values of norm(x) alone, for a layer that nothing else is wanted of."""
+    n, (cos, sin) = x.shape[0], angles
+    queries, rows = 2 * c.heads * c.head_dim, c.kv_heads * c.head_dim
+    kv, k = ops.scratch((n, 2 * rows), x.dtype), ops.scratch((n, c.kv_heads, c.head_dim), x.dtype)
+    ops.norm_linear(x, w["input_norm"], w["qkv"][queries:], kv, c.eps)
+    key, value = (part.unflatten(-1, (c.kv_heads, c.head_dim)) for part in kv.split(rows, dim=-1))
+    ops.norm_rope(key, w["k_norm"], cos, sin, k, c.eps)
+    ops.write_rows(k, cache.position, cache.length, cache.keys)
+    ops.write_rows(value, cache.position, cache.length, cache.values)
 
 
 def mlp(ops: Ops, c: TextConfig, w: Scope, x: Tensor) -> None:

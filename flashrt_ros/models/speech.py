@@ -26,10 +26,10 @@ from flashrt_ros.runtime.plan import FAULT, Step
 STOPS = 8
 """Room for tokens that end a text."""
 
-_TOKENS, _ACCEPTED, _LAST, _AHEAD = "say.tokens", "say.accepted", "say.last", "say.ahead"
-_STOPS, _ONE = "say.stops", "say.one"
+_TOKENS, _ACCEPTED, _LAST, _ROW = "say.tokens", "say.accepted", "say.last", "say.row"
+_STOPS, _ONE, _BACK = "say.stops", "say.one", "say.back"
 _SAID, _SAID_ROWS = "said", "said_rows"
-_SCALARS = (_ACCEPTED, _LAST, _AHEAD)
+_SCALARS = (_ACCEPTED, _LAST, _ROW)
 
 
 class Speech:
@@ -48,7 +48,7 @@ class Speech:
         """Inputs, outputs and what one stage leaves to the next."""
         return [
             Buffer(_STOPS, (STOPS,), torch.int64, "input"),
-            Buffer(_ONE, (1,), torch.int64, "input"),
+            *(Buffer(name, (1,), torch.int64, "input") for name in (_ONE, _BACK)),
             Buffer(_TOKENS, (self.rows,), torch.int64, "scratch"),
             *(Buffer(name, (1,), torch.int64, "scratch") for name in _SCALARS),
             Buffer(_SAID, (self.rows,), torch.int64, "output", memory="host"),
@@ -76,7 +76,7 @@ class Speech:
         hidden, tokens = self._scratch(ops, 1), b[_TOKENS]
         ops.last_row(b["condition"], b["condition_rows"], hidden)
         self._choose(ops, b, hidden, tokens[:1])
-        ops.copy(b[POSITION], b[_AHEAD])
+        ops.set_sum(b[POSITION], b[_BACK], b[_ROW])
         self._draft(ops, b, hidden, tokens)
 
     def _step(self, ops: Ops, b: BufferSet) -> None:
@@ -92,8 +92,7 @@ class Speech:
         text.keep(ops, b, offered, accepted)
         start = b[POSITION] if self._all else b[SEGMENT_START]
         ops.append_rows(x, b[FAULT], self._hidden_fault, start, accepted, b["condition"], b["condition_rows"])
-        ops.copy(b[POSITION], b[_AHEAD])
-        ops.increment(b[_AHEAD])
+        ops.copy(b[POSITION], b[_ROW])
         ops.advance(accepted, accepted, b[POSITION], b[ROPE_DELTA])
         ops.take_row(chosen.view(n, 1), last, tokens[:1])
         if self._mtp is not None:
@@ -106,29 +105,28 @@ class Speech:
 
     def _draft_behind(self, ops: Ops, b: BufferSet, mtp: Mtp, hidden: Tensor, chosen: Tensor) -> None:
         """Give the MTP layer the rows that hold, each with the token chosen behind it, and draft from the last."""
-        accepted, ahead, tokens = b[_ACCEPTED], b[_AHEAD], b[_TOKENS]
+        accepted, row, tokens = b[_ACCEPTED], b[_ROW], b[_TOKENS]
         embedding, newest = self._scratch(ops, self.rows), self._scratch(ops, 1)
         ops.embed(chosen, b["embed_tokens"], accepted, embedding)
-        angles = self._text.angles(ops, b, ahead, self.rows)
-        drafted = mtp.append(ops, b, embedding, hidden, angles, ahead, accepted)
+        angles = self._text.angles(ops, b, row, self.rows, ahead=1)
+        drafted = mtp.append(ops, b, embedding, hidden, angles, row, accepted)
         ops.check_finite(drafted, b[FAULT], self._draft_fault, rows=accepted)
         ops.take_row(drafted, b[_LAST], newest[0])
         self._choose(ops, b, newest, tokens[1:2])
-        ops.copy(b[POSITION], ahead)
-        ops.increment(ahead)
+        ops.copy(b[POSITION], row)
         self._draft(ops, b, newest, tokens[1:])
 
     def _draft(self, ops: Ops, b: BufferSet, hidden: Tensor, tokens: Tensor) -> None:
         """Draft tokens[1:], one from the other; `hidden` [1, hidden] is of the row before that of tokens[0]."""
-        ahead, one = b[_AHEAD], b[_ONE]
+        row, one = b[_ROW], b[_ONE]
         for draft in range(1, len(tokens)):
             assert self._mtp is not None
             embedding = self._scratch(ops, 1)
             ops.embed(tokens[draft - 1 : draft], b["embed_tokens"], one, embedding)
-            angles = self._text.angles(ops, b, ahead, 1)
-            hidden = self._mtp.append(ops, b, embedding, hidden, angles, ahead, one)
+            angles = self._text.angles(ops, b, row, 1, ahead=1)
+            hidden = self._mtp.append(ops, b, embedding, hidden, angles, row, one)
             self._choose(ops, b, hidden, tokens[draft : draft + 1])
-            ops.increment(ahead)
+            ops.increment(row)
 
     def _scratch(self, ops: Ops, n: int) -> Tensor:
         return ops.scratch((n, self._text.config.hidden_size), self._text.dtype)
@@ -146,6 +144,7 @@ def _fill(stops: Sequence[int], length: int, start: int, rows: int) -> Callable[
 
 
 def _place(b: Inputs, rows: int) -> None:
-    """Text takes one rotary position a row, on all axes."""
-    b[ROPE_OFFSETS][:, :rows].copy_(torch.arange(rows))
+    """Text takes one rotary position a row, on all axes; drafts stand one row ahead of what they are made from."""
+    b[ROPE_OFFSETS][:, : rows + 1].copy_(torch.arange(rows + 1))
     b[_ONE].fill_(1)
+    b[_BACK].fill_(-1)

@@ -32,9 +32,8 @@ _PROMPTS = {
 def write_tiny_checkpoint(folder: str | Path, seed: int = 0, mtp: bool = False, **overrides: Any) -> Path:
     """Write a checkpoint folder of about 7 M random parameters, equal for equal arguments; returns the folder.
 
-    `mtp` adds an MTP layer.
-    `overrides` replace keys of the config's `flashrt` section (`layout="starvla"` brings its prompt along), or, given
-    as a dictionary for `text_config`, `vision_config` or `framework`, keys of that section.
+    `mtp` adds an MTP layer. `overrides` replace keys of the config's `flashrt` section (`layout="starvla"` brings its
+    prompt along), or, given as a dictionary for `text_config`, `vision_config` or `framework`, keys of that section.
     """
     folder = Path(folder)
     config = write_without_weights(folder, overrides)

@@ -135,9 +135,7 @@ class CommandDiagnostics:
         return self._status("policy", level, message, {"heartbeat age, s": f"{heartbeat_age:.3f}"})
 
     def _topics(self) -> DiagnosticStatus:
-        news = self._events.news()
-        level = DiagnosticStatus.WARN if news else DiagnosticStatus.OK
-        return self._status("topics", level, "; ".join(news) or "as they should be", self._events.counts())
+        return self._status("topics", *self._events.finding())
 
     def _ticks(self) -> DiagnosticStatus:
         middle, tail, most = self._lateness.percentiles()

@@ -255,7 +255,7 @@ class CommandIO:
         )
 
     def _on_joints(self, index: int, message: Any) -> None:
-        stamp = stamp_of(self._joints.sources[index].stamp, message, self._now())
+        stamp = stamp_of(self._joints.sources[index].stamp, message, self._now)
         found = self._joints.merge(index, message, stamp)
         if found is not None:
             self.controller.measured(found.names, found.positions, found.stamp)

@@ -10,6 +10,7 @@ conditions, nor services whose handlers are coroutines.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import ExitStack
@@ -32,6 +33,11 @@ if TYPE_CHECKING:
     from rclpy.node import Node
 
 _FOR_EVER = -1
+_VAIN_WAITS = 3
+"""Waits one after the other that end for nothing; a timer's may now and then."""
+_PAUSE = 1e-3
+"""Seconds until the next wait behind so many in vain. Fast DDS ends every wait for a subscription that an event has
+happened to until somebody takes the event, and topic_events.py does so once a second."""
 _NO_HEADER = (None, None)
 
 
@@ -61,6 +67,7 @@ class LeanExecutor(Executor):
         self._waker: Any = GuardCondition(None, None, context=self.context)
         self._calls: deque[Callable[[], None]] = deque()
         self._waiting: deque[_Waiting] = deque()
+        self._in_vain = 0
         self._take: dict[str, Callable[[Any], None]] = {
             "waitable": self._take_from_waitable,
             "timer": self._call_timer,
@@ -108,6 +115,9 @@ class LeanExecutor(Executor):
         ready = self._waited.wait(timeout)
         if not self.context.ok():
             raise ExternalShutdownException
+        self._in_vain = 0 if ready or self._waited.woken else self._in_vain + 1
+        if self._in_vain > _VAIN_WAITS:
+            time.sleep(_PAUSE)
         for kind, entity in ready:
             if _exists(entity):  # what ran before it may have destroyed it
                 self._take[kind](entity)
@@ -245,6 +255,9 @@ class _WaitSet:
         self._waitables = self._hold((waitable for node in nodes for waitable in node.waitables), lambda each: each)
         self._by_pointer = [(kind, {each.handle.pointer: each for each in found[kind]}) for kind in found]
         self._held.enter_context(waker.handle)
+        self._waker = waker.handle.pointer
+        self.woken = False
+        """Whether the newest wait was ended by the executor itself."""
         assert context.handle is not None
         self._held.enter_context(context.handle)
         count = sum(
@@ -282,6 +295,8 @@ class _WaitSet:
         for kind, entities in self._by_pointer:
             pointers = self._set.get_ready_entities(kind)
             ready += [(kind, entities[pointer]) for pointer in pointers if pointer in entities]
+            if kind == "guard_condition":
+                self.woken = self._waker in pointers
         return ready
 
     def close(self) -> None:

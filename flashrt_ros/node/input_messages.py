@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from geometry_msgs.msg import Pose, PoseStamped, Wrench, WrenchStamped
@@ -35,6 +36,6 @@ def size_limit(kind: str) -> int:
     return _IMAGE_BYTES if kind in IMAGE_TYPES else _NUMBERS_BYTES
 
 
-def stamp_of(source: str, message: Any, now: int) -> int:
-    """Return the header's stamp, or `now` where a source is taken by the time of its receipt ("receive"); ns."""
-    return to_nanoseconds(message.header.stamp) if source == "header" else now
+def stamp_of(source: str, message: Any, now: Callable[[], int]) -> int:
+    """Return the header's stamp, or `now()` where a source is taken by the time of its receipt ("receive"); ns."""
+    return to_nanoseconds(message.header.stamp) if source == "header" else now()

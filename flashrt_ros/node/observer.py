@@ -138,7 +138,7 @@ class Observer:
                 if len(raw) > limit:
                     raise _bad(f"{len(raw)} bytes; {limit} at most are taken")
                 message = view_image(raw) if kind is Image else read_message(raw, kind)
-                stamp = stamp_of(source.stamp, message, self._now())
+                stamp = stamp_of(source.stamp, message, self._now)
                 if first:
                     self._keep(topic, raw, stamp)
                 self.buffer.add(source.key, stamp, read(message))

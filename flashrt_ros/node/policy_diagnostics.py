@@ -101,11 +101,10 @@ class PolicyDiagnostics:
         return self._status("command_node", level, message, values)
 
     def _topics(self) -> DiagnosticStatus:
-        news = self._events.news()
-        level = DiagnosticStatus.WARN if news else DiagnosticStatus.OK
-        for event in news:
-            self._node.get_logger().warning(f"topic {event}")
-        return self._status("topics", level, "; ".join(news) or "as they should be", self._events.counts())
+        level, message, counts = self._events.finding()
+        if level != DiagnosticStatus.OK:
+            self._node.get_logger().warning(f"topics: {message}")
+        return self._status("topics", level, message, counts)
 
     def _inference(self, mind: Mind) -> DiagnosticStatus:
         inference, times = mind.inference, mind.inference.times
@@ -162,6 +161,7 @@ class PolicyDiagnostics:
         captures = plan.backend.captures
         values: dict[str, object] = {
             "backend": plan.backend.name,
+            "device": plan.backend.numerics()["device"],
             "captures": captures,
             "memory, MiB": f"{sum(sizes.values()) / _MIB:.1f}",
             **{f"memory, {kind}, MiB": f"{nbytes / _MIB:.1f}" for kind, nbytes in sorted(sizes.items())},

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from diagnostic_msgs.msg import DiagnosticStatus
 from rclpy.event_handler import QoSPublisherEventType as PublisherEvent
 from rclpy.event_handler import QoSSubscriptionEventType as SubscriptionEvent
 from rclpy.impl.implementation_singleton import rclpy_implementation
@@ -52,13 +53,12 @@ class TopicEvents:
                         event = rclpy_implementation.EventHandle(entity.handle, kind)
                     self._watched.append(_Watched(entity.topic_name, what, event))
 
-    def news(self) -> list[str]:
-        """Return what has happened since this was last asked, each with its topic's name."""
-        return [f"{watched.topic}: {watched.what}{watched.detail}" for watched in self._watched if _look(watched)]
-
-    def counts(self) -> dict[str, int]:
-        """Return how often each thing that ever happened did."""
-        return {f"{watched.topic}, {watched.what}": watched.seen for watched in self._watched if watched.seen}
+    def finding(self) -> tuple[bytes, str, dict[str, int]]:
+        """Level, message and values of a status: what has happened since the call before, and how often it ever did."""
+        news = [f"{watched.topic}: {watched.what}{watched.detail}" for watched in self._watched if _look(watched)]
+        level = DiagnosticStatus.WARN if news else DiagnosticStatus.OK
+        counts = {f"{watched.topic}, {watched.what}": watched.seen for watched in self._watched if watched.seen}
+        return level, "; ".join(news) or "as they should be", counts
 
     def destroy(self) -> None:
         """Forget all."""

@@ -92,7 +92,7 @@ class LiveState:
         """Of the rows announced last only the first `rows` were written to stay."""
         before = self.chain.parent
         assert before is not None
-        self.physical = self.chain = before.append({"position": before.ends.get("position", 0) + rows})
+        self.chain = before.append({"position": before.ends.get("position", 0) + rows})
 
     def keep_rows_before(self) -> None:
         """Keep the rows of the boundary before this transaction, so that overwriting them loses nothing."""

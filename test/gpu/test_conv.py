@@ -31,7 +31,7 @@ def gates(t, n, heads):
         "b": b,
         "a": a,
         "a_log": t.f32(heads),
-        "dt_bias": t.f32(heads) + 15,
+        "dt_bias": t.f32(heads, scale=60),
         "beta": t.out_f32(n, heads),
         "g": t.out_f32(n, heads),
     }

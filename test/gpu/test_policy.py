@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ STATE_WITHIN = 2e-4
 @pytest.fixture(scope="module", params=["append", "starvla"])
 def checkpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("checkpoint")
-    return write_tiny_checkpoint(folder, layout=request.param, max_rows=512, max_instruction_tokens=48)
+    return write_tiny_checkpoint(folder, layout=request.param, max_rows=512, max_instruction_tokens=48, mtp=True)
 
 
 @pytest.fixture(scope="module", params=["float32", "bfloat16"])
@@ -58,6 +59,25 @@ def test_float32_is_as_on_a_cpu(checkpoint: Path) -> None:
             assert float((ours - exact).abs().max()) <= STATE_WITHIN * max(float(exact.abs().max()), 1.0), name
         else:
             assert torch.equal(ours, exact), name
+
+
+@pytest.mark.parametrize("drafts", [1, 3])
+def test_float32_says_what_a_cpu_says(drafts: int, talkative: Callable[..., Path], tmp_path: Path) -> None:
+    folder, found = talkative(tmp_path, 3, drafts=drafts), []
+    for device in ("cpu", "cuda"):
+        policy = load_policy(folder, device=device, precision="float32")
+        session = Session(policy)
+        run(policy, session)
+        session.snapshot("seen")
+        texts = []
+        for speculate in (True, False):
+            session.restore("seen")
+            texts += [session.say(40, stop=(), speculate=speculate), session.say(20, stop=("A",), speculate=speculate)]
+        assert texts[0].tokens == texts[2].tokens
+        assert texts[1].tokens == texts[3].tokens
+        assert max(texts[0].steps) > 1
+        found.append([(text.tokens, text.steps) for text in texts])
+    assert found[0] == found[1]
 
 
 def test_the_state_is_closed_and_captured_once(policy: Policy) -> None:

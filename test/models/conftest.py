@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from flashrt_ros.models.hybrid import Hybrid
 from flashrt_ros.models.observation import ModelObservation
@@ -72,20 +72,6 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def live() -> Callable[..., Live]:
     return lambda folder, ops=None: Live(Hybrid.from_folder(folder), ops)
-
-
-@pytest.fixture(scope="session")
-def talkative() -> Callable[..., Path]:
-    """`talkative(folder, seed, **options)`: it says nothing but four tokens, so that drafts may well hold."""
-
-    def write(folder: Path, seed: int = 0, mtp: bool = True, **options: Any) -> Path:
-        write_tiny_checkpoint(folder, seed, mtp, **options)
-        tensors = load_file(folder / "model.safetensors")
-        tensors["qwen_vl_interface.model.model.language_model.embed_tokens.weight"][4:] *= 0.05
-        save_file(tensors, folder / "model.safetensors")
-        return folder
-
-    return write
 
 
 @pytest.fixture

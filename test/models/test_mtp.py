@@ -40,6 +40,9 @@ CONFIGS: dict[str, dict[str, Any]] = {
 }
 
 
+SIZES = {"grouped queries": [1]}
+
+
 class Listening(Ops):
     """Keeps the logits that tokens are chosen by."""
 
@@ -85,7 +88,7 @@ class Peer:
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_text_and_drafts_equal_those_of_transformers(name: str, tmp_path: Path, live, talkative) -> None:
-    talkative(tmp_path / "ours", 11, text_config=CONFIGS[name])
+    talkative(tmp_path / "ours", 11, text_config=CONFIGS[name], stage_sizes=SIZES.get(name, [24, 8, 1]))
     ops, peer = Listening(), Peer(tmp_path / "ours", tmp_path / "theirs")
     policy = live(tmp_path / "ours", ops)
     instruction = np.random.default_rng(4).integers(0, 250, 37)

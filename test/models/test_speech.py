@@ -101,6 +101,13 @@ def test_a_text_ends_with_the_first_stop_and_leaves_no_row_behind_it(
     assert ended
 
 
+def test_a_context_can_be_filled_to_its_last_row(tmp_path: Path, live, talkative) -> None:
+    policy = live(talkative(tmp_path, 2, drafts=3, max_rows=400, condition_rows=400))
+    policy.run(policy.model.text(np.random.default_rng(0).integers(0, 250, 385)))
+    assert len(flat(policy.say(15))) == 15
+    assert int(policy.buffers["position"]) == 400
+
+
 def test_what_is_said_is_a_segment_like_any_other(tmp_path: Path, live, talkative) -> None:
     policy = live(talkative(tmp_path, 2, drafts=2))
     policy.run(policy.model.instruct(np.arange(65, 90)))

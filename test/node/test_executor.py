@@ -11,6 +11,7 @@ import pytest
 import rclpy
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup, ReentrantCallbackGroup
 from rclpy.clock import Clock, ClockType
+from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.executors import ExternalShutdownException
 from rclpy.node import Node
 from rclpy.parameter import Parameter
@@ -20,6 +21,7 @@ from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
 from flashrt_ros.node.executor import Future, LeanExecutor
+from flashrt_ros.node.topic_events import TopicEvents
 
 STEADY = Clock(clock_type=ClockType.STEADY_TIME)
 
@@ -222,6 +224,25 @@ def test_timers_follow_simulated_time(served: Node, node: Node, spin: Any) -> No
     spin(at(12))
     spin(lambda: called)
     assert called == [12 * 10**9]
+
+
+def test_an_event_that_nobody_takes_does_not_keep_the_executor_busy(
+    served: Node, node: Node, executor: LeanExecutor, spin: Any
+) -> None:
+    ended: list[str] = []
+    heard = served.create_subscription(
+        String, "said", print, 1, event_callbacks=SubscriptionEventCallbacks(use_default_callbacks=False)
+    )
+    events = TopicEvents([], [heard])
+    publisher = node.create_publisher(String, "said", 1)
+    spin(publisher.get_subscription_count)
+    served.create_timer(0.2, lambda: ended.append("x"), clock=STEADY)
+    count = 0
+    while not ended:
+        executor.spin_once()
+        count += 1
+    events.destroy()
+    assert 4 < count < 1000, "some two hundred pauses; without them ten thousand waits, without the event a few"
 
 
 def test_what_a_callback_raises_ends_the_spin(served: Node, executor: LeanExecutor) -> None:

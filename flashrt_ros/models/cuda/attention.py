@@ -16,8 +16,8 @@ _KEY_TILE = 64
 _PLAIN_THREADS, _PLAIN_WIDTH = 256, 256
 _CACHE_WIDTHS, _WIDTHS = (64, 128, 256), (32, 48, 64, 80, 128)
 """Head sizes that there are bfloat16 kernels for; others are padded to the next."""
-_FEW, _HOPPER_FROM = 16, 64
-"""Up to so many packed rows warps share them and split the keys; from so many on a tile of 128 is half full or more."""
+_FEW, _HOPPER_FROM = 32, 32
+"""Up to so many packed rows tiles of 16 are faster than those of 64; beyond so many tiles of 128 are, on sm_90a."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +44,15 @@ class CudaAttend(CudaBase):
         length: Tensor,
         gate: Tensor,
         out: Tensor,
-        first: int = 0,
     ) -> None:
         """See Attention.attend_cache. With few rows the keys are split over blocks; padding rows are not written."""
-        if first:
-            raise TypeError(f"attend_cache: no kernel leaves out the first {first} rows of a cache")
         n, heads, width = q.shape
         kv_heads = keys.shape[1]
         _check("attend_cache", width, q, keys, values, gate, out)
         if not (q.is_contiguous() and keys.is_contiguous() and values.is_contiguous() and out.is_contiguous()):
             raise TypeError("attend_cache: q, keys, values and out must be contiguous")
         gate_row, gate_head, _ = gate.stride()
-        sizes = (heads, kv_heads, width, gate_row, gate_head)
+        sizes = (heads // kv_heads, kv_heads, width, gate_row, gate_head)
         if q.dtype == torch.float32:
             tensors = (q, keys, values, position, length, gate, out)
             self.cuda.launch("attend_cache", "attend_cache_f32", (n, heads), _PLAIN_THREADS, *tensors, *sizes)

@@ -11,15 +11,15 @@ import torch
 from torch import Tensor
 
 from flashrt_ros.models.cuda.base import CudaBase
-from flashrt_ros.models.cuda.layout import expect, rows_of, type_name
+from flashrt_ros.models.cuda.layout import WARP, expect, rows_of, type_name
 from flashrt_ros.models.reference.composites import Composites
 
 _ROWS = (1, 2, 4, 8)
 """Rows that kernels are compiled for."""
 _WIDTHS = (64, 128)
 """Of a head's keys and values, which are equally wide."""
-_LAYERS = 48
-"""As in kernels/keep_mixers.cu: layers of one launch, as their table is a kernel parameter."""
+_LAYERS, _BLOCKS = 48, 2
+"""As in kernels/keep_mixers.cu: layers of one launch, as their table is a kernel parameter, and blocks of a head."""
 
 
 class _Layer(ctypes.Structure):
@@ -62,7 +62,9 @@ class CudaDeltaMixer(CudaBase, Composites):
         strides = _check("delta_mixer", x, w, conv_state, b, a, a_log, dt_bias, z, gain, state, out)
         tensors = (x, w, conv_state, length, b, a, a_log, dt_bias, z, gain, state, out)
         kernel, (heads, width, _) = f"delta_mixer_{variant}", state.shape
-        self.cuda.launch("delta_mixer", kernel, heads, 4 * width, *tensors, x.shape[0], *strides, eps)
+        self.cuda.launch(
+            "delta_mixer", kernel, self._grid(state), 4 * width, *tensors, x.shape[0], heads, *strides, eps
+        )
 
     def offer_mixer(
         self,
@@ -91,8 +93,17 @@ class CudaDeltaMixer(CudaBase, Composites):
         expect("offer_mixer", x.dtype, qkv=qkv)
         strides = _check("offer_mixer", x, w, conv_state, b, a, a_log, dt_bias, z, gain, state, out)
         tensors = (x, w, conv_state, b, a, a_log, dt_bias, z, gain, state, qkv, beta, g, out)
-        kernel, (heads, width, _), sizes = f"offer_mixer_{variant}", state.shape, (x.shape[0], _k_heads(x, state))
-        self.cuda.launch("delta_mixer", kernel, heads, 4 * width, *tensors, *sizes, *strides, eps)
+        kernel, width, sizes = (
+            f"offer_mixer_{variant}",
+            state.shape[1],
+            (x.shape[0], state.shape[0], _k_heads(x, state)),
+        )
+        self.cuda.launch("delta_mixer", kernel, self._grid(state), 4 * width, *tensors, *sizes, *strides, eps)
+
+    def _grid(self, state: Tensor) -> int:
+        """A block a head, or on sm_90 and later a cluster of blocks with one warp's values each."""
+        heads, width, _ = state.shape
+        return heads * (width // WARP if self.cuda.capability >= (9, 0) else 1)
 
     def keep_mixers(
         self,
@@ -121,7 +132,7 @@ class CudaDeltaMixer(CudaBase, Composites):
             for index, layer in enumerate(part):
                 table.at[index] = _Layer(*(tensor.data_ptr() for tensor in layer))
             kernel = f"keep_mixers_{variant}"
-            self.cuda.launch_with("keep_mixers", kernel, heads * len(part), 4 * width, table)
+            self.cuda.launch_with("keep_mixers", kernel, _BLOCKS * heads * len(part), 4 * width, table)
 
 
 def _variant(x: Tensor, state: Tensor) -> str | None:

@@ -10,8 +10,10 @@ from torch import Tensor
 from flashrt_ros.models.cuda.base import CudaBase
 
 _CHUNK, _COLUMNS = 32, 16
-_PREPARED_BYTES, _VALUE_PITCH, _STAGES = 8080, 24, 3
-"""As in kernels/delta_rule_chunks.cuh and .cu: bytes of a Prepared, elements of a row of values, chunks under way."""
+_PREPARED_BYTES, _VALUE_PITCH = 8080, 24
+"""As in kernels/delta_rule_chunks.cuh and .cu: bytes of a Prepared, elements of a row of values."""
+_STAGES = 3
+"""Chunks in shared memory, where there is room for them; two otherwise."""
 _FEW = 8
 """Up to so many rows go one by one."""
 
@@ -41,15 +43,17 @@ class CudaDeltaRule(CudaBase):
             *(q, k, beta, g, length, prepared),
             *(group, *strides[:2]),
         )
+        exchanged = k_width // 16 * 4096 + 2 * 3072
         stage = (2 * (k_width + 8) + _VALUE_PITCH) * _CHUNK * 2 + _PREPARED_BYTES
+        stages = min(_STAGES, (self.cuda.device.properties.shared_memory - exchanged) // stage)
         self.cuda.launch(
             "delta_rule_chunks",
             f"delta_rule_chunks_d{k_width}",
             grid,
             2 * k_width + 32,
             *(q, k, v, prepared, state, length, out),
-            *(v_width, group, *strides, count),
-            shared=_STAGES * stage + k_width // 16 * 4096 + 2 * 3072,
+            *(v_width, group, *strides, count, stages),
+            shared=exchanged + stages * stage,
         )
 
     def offer_delta(self, q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, state: Tensor, out: Tensor) -> None:

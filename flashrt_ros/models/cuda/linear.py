@@ -38,6 +38,10 @@ _TILED_HEIGHT, _TILED_WIDTH, _TILED_SHARED, _TILED_PIECE = 64, 64, 96 << 10, 32
 _TILED_COUNTS = (3, 4, 6, 7, 8)
 """Tiles of 8 rows that kernels/tiled_linear.cu is compiled for."""
 
+_LINE, _AHEAD_BYTES, _AHEAD_GAP = 128, 16 << 20, 64 << 10
+"""Weights are fetched ahead by lines, up to what the kernels between two products leave time for and L2 has room for;
+what lies between two of them comes along."""
+
 _CLUSTERS = range(1, 9)
 _BLOCK_COST = 8
 """What a block of tiled_linear.cu costs to begin and to end, in pieces of 64 weight rows."""
@@ -87,6 +91,20 @@ class CudaLinear(CudaBase):
     def __init__(self, cuda: KernelLauncher) -> None:
         super().__init__(cuda)
         self._cublaslt = CublasLt()
+        self._expected: tuple[Tensor | None, int] = (None, 0)
+
+    def expect(self, *weights: Tensor) -> None:
+        """See Dense.expect: the next product brings them into L2, as far as they lie side by side."""
+        begin = end = weights[0].data_ptr()
+        for w in weights:
+            if 0 <= w.data_ptr() - end <= _AHEAD_GAP:
+                end = w.data_ptr() + w.nbytes
+        self._expected = weights[0], min(end - begin, _AHEAD_BYTES) // _LINE
+
+    def _ahead(self) -> tuple[Tensor | None, int]:
+        """The weights that are expected, and how many lines; asked for by one product alone."""
+        expected, self._expected = self._expected, (None, 0)
+        return expected
 
     def linear(
         self,
@@ -111,6 +129,7 @@ class CudaLinear(CudaBase):
         elif types in ("bbb", "fff") and _fits_cublaslt(call):
             self._many_rows(call)
         else:
+            self._ahead()
             grid = (ceil_div(w.shape[0], _PLAIN_TILE), ceil_div(n, _PLAIN_TILE))
             self.cuda.launch("plain_linear", f"plain_linear_{types}", grid, _THREADS, *call.arguments())
 
@@ -139,11 +158,12 @@ class CudaLinear(CudaBase):
     def _few_rows(self, call: _Call) -> None:
         kernel = f"few_rows_linear_{_suffix(call.out)}"
         grid = self._few_grid(call.w.shape[0], _FEW_HEIGHT)
-        self.cuda.launch("few_rows_linear", kernel, grid, _THREADS, *call.arguments(), shared=_FEW_SHARED)
+        arguments = (*call.arguments(), *self._ahead())
+        self.cuda.launch("few_rows_linear", kernel, grid, _THREADS, *arguments, shared=_FEW_SHARED)
 
     def _few_rows_normed(self, kind: str, x: Tensor, gain: Tensor, w: Tensor, out: Tensor, eps: float) -> None:
         (n, k), m = x.shape, out.shape[1]
-        arguments = (x, gain, w, out, n, m, k, _stride(x), _stride(out), eps)
+        arguments = (x, gain, w, out, n, m, k, _stride(x), _stride(out), eps, *self._ahead())
         grid = self._few_grid(m, _FEW_HEIGHT // 2 if kind == "gated" else _FEW_HEIGHT)
         shared = _FEW_SHARED + _FEW_GAINS
         self.cuda.launch("few_rows_linear", f"few_rows_{kind}", grid, _THREADS, *arguments, shared=shared)
@@ -165,10 +185,12 @@ class CudaLinear(CudaBase):
         clusters = _CLUSTERS if self.cuda.capability >= (9, 0) else range(1, 2)
         height, cluster = tiling(w.shape[0], x.shape[1], self.cuda.multiprocessors, clusters)
         grid = (ceil_div(w.shape[0], height * _TILED_HEIGHT) * cluster, ceil_div(x.shape[0], _TILED_WIDTH))
+        arguments = (*arguments, cluster, *self._ahead())
         options = {"shared": _TILED_SHARED, "cluster": cluster}
-        self.cuda.launch("tiled_linear", f"{kernel}_{height}", grid, _THREADS, *arguments, cluster, **options)
+        self.cuda.launch("tiled_linear", f"{kernel}_{height}", grid, _THREADS, *arguments, **options)
 
     def _many_rows(self, call: _Call) -> None:
+        self._ahead()
         (n, k), m, out = call.x.shape, call.w.shape[0], call.out
         fused = call.act if call.act in ("relu", "gelu_tanh") else None
         problem = Problem(

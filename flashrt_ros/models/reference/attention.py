@@ -56,29 +56,22 @@ class Attention:
         length: Tensor,
         gate: Tensor,
         out: Tensor,
-        first: int = 0,
     ) -> None:
         """Causal attention of q [n, heads, d] at position + i over a cache [rows, kv_heads, d], times sigmoid(gate).
 
         The rows of q are already in the cache. gate is [n, heads, d], out [n, heads * d]; each key-value head
-        serves heads / kv_heads neighbouring query heads. Rows of the cache before `first` and from position + length
-        on are not read; a row that so has none to read gives zero.
+        serves heads / kv_heads neighbouring query heads. Rows of the cache from position + length on are not read.
         """
-        n, _, width = q.shape
+        n, heads, width = q.shape
         kv_heads = keys.shape[1]
-        live = int(position) + int(length)
-        if live <= first:
-            out.zero_()
-            return
+        first, live = int(position), int(position) + int(length)
         grouped = q.view(n, kv_heads, -1, width).permute(1, 2, 0, 3).reshape(kv_heads, -1, width)
-        scores = torch.bmm(grouped, keys[first:live].permute(1, 2, 0)).mul_(width**-0.5)
-        start = max(int(position), first)
-        places = int(position) + torch.arange(n, device=q.device)[:, None]
-        future = torch.arange(start, live, device=q.device) > places
-        scores.view(kv_heads, -1, n, live - first)[..., start - first :].masked_fill_(future, float("-inf"))
+        scores = torch.bmm(grouped, keys[:live].permute(1, 2, 0)).mul_(width**-0.5)
+        row = torch.arange(n, device=q.device)
+        future = torch.arange(live - first, device=q.device) > row[:, None]
+        scores.view(kv_heads, heads // kv_heads, n, live)[..., first:].masked_fill_(future, float("-inf"))
         weights = torch.softmax(wide(scores), dim=-1).to(q.dtype)
-        y = torch.bmm(weights, values[first:live].transpose(0, 1)).view(kv_heads, -1, n, width)
-        y[:, :, : max(first - int(position), 0)] = 0
+        y = torch.bmm(weights, values[:live].transpose(0, 1)).view(kv_heads, -1, n, width)
         torch.mul(
             y.permute(2, 0, 1, 3),
             torch.sigmoid(gate).view(n, kv_heads, -1, width),

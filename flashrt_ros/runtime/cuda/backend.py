@@ -27,6 +27,9 @@ from flashrt_ros.runtime.manifest import sha256
 DEADLINE = 10.0
 """Seconds after which the work between two fences counts as hung."""
 
+_REHEARSAL = 64 << 20
+"""Bytes of scratch memory that a stage is tried with first."""
+
 _PATIENCE = 200e-6
 """Seconds that a fence spins before it sleeps between looks."""
 
@@ -102,13 +105,7 @@ class CudaBackend:
         The rehearsal compiles and loads kernels and lets libraries set themselves up. It moves cursors and flags
         faults, so every state buffer and output is zero behind it.
         """
-        free = self.device.memory()[0]
-        spare = Arena(self.device.allocate(free // 2, "the rehearsal of stages"), free // 2)
-        for stage in stages:
-            self._run(stage, buffers, spare)
-            self.device.synchronize(f"in stage {stage.name}")
-        self.device.free(spare.address)
-        nbytes = max(spare.peak, ALIGNMENT)
+        nbytes = max(ALIGNMENT, *(self._rehearse(stage, buffers) for stage in stages))
         scratch = Arena(self.device.allocate(nbytes, "scratch"), nbytes)
         self._scratch = [Arena(scratch.address, nbytes).take((nbytes,), torch.uint8)]
         self._tiers = self._make_tiers(buffers.arenas["state", "device"].nbytes)
@@ -117,6 +114,21 @@ class CudaBackend:
             buffers[spec.name].zero_()
         self.device.synchronize("after capturing")
         return replays
+
+    def _rehearse(self, stage: Stage, buffers: BufferSet) -> int:
+        """Run a stage in memory to spare, of which it is given more until it has enough; the bytes that it needs."""
+        nbytes = _REHEARSAL
+        while True:
+            spare = Arena(self.device.allocate(nbytes, f"stage {stage.name}"), nbytes)
+            try:
+                self._run(stage, buffers, spare)
+                self.device.synchronize(f"in stage {stage.name}")
+            except ArenaFullError:
+                nbytes *= 2
+                continue
+            finally:
+                self.device.free(spare.address)
+            return spare.peak
 
     def _run(self, stage: Stage, buffers: BufferSet, scratch: Arena) -> None:
         self.ops.arena = scratch

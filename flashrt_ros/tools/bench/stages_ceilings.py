@@ -6,13 +6,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from flashrt_ros.runtime.backend import Backend
 from flashrt_ros.tools.bench.stages_clock import Clock, Run
 
 _REPEATS = 15
-_STREAM_THREADS, _STREAM_BLOCKS = 512, 4
+_STREAM_BLOCK, _STREAM_PIECE = 32 << 10, 16 << 10
+"""Bytes that a block of kernels/stream.cu reads, and those of a piece that it brings to shared memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +56,8 @@ def _move(backend: Backend, clock: Clock) -> tuple[float, float]:
     nbytes = 2 << 30 if gpu else 64 << 20
     source = torch.ones(nbytes, dtype=torch.uint8, device=backend.name)
     target = torch.empty_like(source)
-    words = source.view(torch.int64)
     copying = _fastest(clock, lambda: target.copy_(source))
-    reading = _fastest(clock, lambda: _read_on_gpu(backend, source, target) if gpu else words.sum())
-    return 2 * nbytes / copying, nbytes / reading
+    return 2 * nbytes / copying, nbytes / _read(backend, clock, source, target)
 
 
 def _multiply(backend: Backend, clock: Clock, dtype: torch.dtype) -> float:
@@ -71,7 +71,16 @@ def _fastest(clock: Clock, work: Run) -> float:
     return min(clock.measure(work, _REPEATS).device)
 
 
-def _read_on_gpu(backend: Backend, source: torch.Tensor, target: torch.Tensor) -> None:
-    cuda = backend.ops.cuda
-    vectors = source.nbytes // 16
-    cuda.launch("stream", "stream", _STREAM_BLOCKS * cuda.multiprocessors, _STREAM_THREADS, source, vectors, target)
+def _read(backend: Backend, clock: Clock, source: torch.Tensor, unused: torch.Tensor) -> float:
+    """Seconds to read a buffer by whatever reads it fastest."""
+    if backend.name != "cuda":
+        words = source.view(torch.int64)
+        return _fastest(clock, lambda: words.sum())
+    cuda, nbytes = backend.ops.cuda, np.int64(source.nbytes)
+    blocks = source.nbytes // _STREAM_BLOCK
+    found = [_fastest(clock, lambda: cuda.launch("stream", "stream", blocks, 256, source, unused))]
+    if cuda.capability >= (9, 0):
+        grid, ring = cuda.multiprocessors, 8 * _STREAM_PIECE
+        arguments = (source, nbytes)
+        found.append(_fastest(clock, lambda: cuda.launch("stream", "stream_bulk", grid, 32, *arguments, shared=ring)))
+    return min(found)

@@ -34,7 +34,7 @@ def measure_kernels(rig: Rig, position: int) -> list[KernelRow]:
     stages = {stage.name: stage for stage in rig.model.stages()}
     for step, _ in stage_work(rig, position):
         rig.place(position)
-        rig.run([*rig.observe(), step])  # sets the inputs and the conditioning of the step
+        rig.run([*rig.observe(), rig.model.speech.begin(), step])  # sets the inputs and the conditioning of the step
         rig.place(position)
         rig.check()
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA], acc_events=True) as profile:

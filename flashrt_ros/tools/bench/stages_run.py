@@ -101,12 +101,12 @@ class Rig:
 def measure_stages(
     rig: Rig, ceilings: Ceilings, position: int, repeats: int, progress: Callable[[str], None]
 ) -> list[StageRow]:
-    """Measure each stage behind `position` rows, the head's with the conditioning of an observation."""
+    """Measure each stage behind `position` rows, what acts and says with an observation behind them."""
     found = []
     for step, work in stage_work(rig, position):
         progress(f"stage {step.stage}")
         rig.place(position)
-        rig.run(rig.observe())
+        rig.run([*rig.observe(), rig.model.speech.begin()])
         times = rig.measure([step], repeats, position)
         floor = ceilings.seconds(work.nbytes, work.operations)
         found.append(StageRow(step.stage, times.p50, times.p99, times.host_p50, work.nbytes, work.operations, floor))
@@ -124,6 +124,8 @@ def stage_work(rig: Rig, position: int) -> list[tuple[Step, Work]]:
     return [
         (encode, work.encode_images()),
         *appends,
+        (rig.model.speech.begin(), work.say_begin(position)),
+        (rig.model.speech.step((), 1, 0), work.say_step(position)),
         (begin, work.denoise_begin(condition)),
         (step, work.denoise_step(condition)),
     ]

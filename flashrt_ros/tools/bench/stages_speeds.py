@@ -16,6 +16,8 @@ from flashrt_ros.tools.bench.stages_work import Work
 SEGMENT = 64
 """Rows that are appended to a restored context."""
 
+COLD, RESUMED, TOKEN = f"cold, {SEGMENT} rows, first token", f"restore, {SEGMENT} rows, first token", "one token"
+
 
 @dataclass(frozen=True, slots=True)
 class Speed:
@@ -44,14 +46,16 @@ def measure_speeds(
         found += _at(rig, ceilings, length, repeats)
     progress(f"observation and token at {position} tokens")
     rig.prefill(position)
-    token = rig.work.append(1, position)
-    found.append(_speed("one token", position, rig.measure(rig.text(1), repeats, position), _floor(ceilings, token)))
+    rig.run([rig.model.speech.begin()])
+    said = rig.measure([rig.model.speech.step((), 1, 0)], repeats, position)
+    found.append(_speed(TOKEN, position, said, _floor(ceilings, rig.work.say_step(position))))
     return [*found, _observe_and_act(rig, ceilings, position, repeats)]
 
 
 def _at(rig: Rig, ceilings: Ceilings, length: int, repeats: int) -> list[Speed]:
     plan, clock = rig.plan, rig.clock
-    cold = rig.text(length) + rig.text(SEGMENT)
+    first = [*rig.text(SEGMENT), rig.model.speech.begin()]
+    cold = rig.text(length) + first
     prefilling = rig.measure(cold, max(2, repeats // 20), 0)
     rig.prefill(length)
     rig.place(length)
@@ -64,22 +68,21 @@ def _at(rig: Rig, ceilings: Ceilings, length: int, repeats: int) -> list[Speed]:
     whole, ancestor = save(), plan.backend.save(plan.buffers, small)
     loading = clock.measure(lambda: plan.backend.load(plan.buffers, whole), repeats)
     rolling_back = clock.measure(lambda: plan.backend.load(plan.buffers, ancestor), repeats)
-    segment = rig.text(SEGMENT)
 
     def resume() -> None:
         plan.backend.load(plan.buffers, whole)
-        rig.run(segment)
+        rig.run(first)
 
     resuming = clock.measure(resume, repeats)
     rig.check()
     copy = ceilings.copying(whole.nbytes)
-    behind = _floor(ceilings, rig.work.append(SEGMENT, length))
+    behind = _floor(ceilings, rig.work.append(SEGMENT, length)) + _floor(ceilings, rig.work.say_begin(length))
     return [
         _speed("snapshot", length, saving, copy, whole.nbytes),
         _speed("restore", length, loading, copy, whole.nbytes),
         _speed("rollback", length, rolling_back, ceilings.copying(ancestor.nbytes), ancestor.nbytes),
-        _speed(f"restore and {SEGMENT} rows", length, resuming, copy + behind, whole.nbytes),
-        _speed(f"cold, and {SEGMENT} rows", length, prefilling, _cold_floor(rig, ceilings, length) + behind),
+        _speed(RESUMED, length, resuming, copy + behind, whole.nbytes),
+        _speed(COLD, length, prefilling, _cold_floor(rig, ceilings, length) + behind),
     ]
 
 

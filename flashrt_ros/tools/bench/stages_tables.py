@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from flashrt_ros.tools.bench.stages_speeds import SEGMENT, Speed
+from flashrt_ros.tools.bench.stages_speeds import COLD, RESUMED, TOKEN, Speed
 
 if TYPE_CHECKING:
     from flashrt_ros.tools.bench.stages import Figures
@@ -20,9 +20,9 @@ BARS = {
     ("restore", 16384): (160e-6, 130e-6),
     ("rollback", 2048): (40e-6, 20e-6),
     ("rollback", 16384): (40e-6, 20e-6),
-    (f"restore and {SEGMENT} rows", 16384): (3.0e-3, 1.9e-3),
-    (f"cold, and {SEGMENT} rows", 16384): (130e-3, 105e-3),
-    ("one token", 4096): (1.7e-3, 1.3e-3),
+    (RESUMED, 16384): (3.0e-3, 1.9e-3),
+    (COLD, 16384): (130e-3, 105e-3),
+    (TOKEN, 4096): (1.7e-3, 1.3e-3),
     ("observe and act", 4096): (9e-3, 6.5e-3),
 }
 """Seconds to reach and to aim at, by what and at how many tokens: on an H200, 2B, bfloat16."""
@@ -59,10 +59,9 @@ def verdicts(figures: Figures) -> list[tuple[str, bool]]:
 
 
 def cold_over_restored(speeds: list[Speed]) -> dict[int, float]:
-    """By length: the time of a cold prefill and a segment, over that of a restore and the segment."""
+    """By length: how often the time from a restore to the first token behind a segment goes into that from nothing."""
     by_name = {(row.name, row.tokens): row.p50 for row in speeds}
-    cold, restored = f"cold, and {SEGMENT} rows", f"restore and {SEGMENT} rows"
-    return {tokens: seconds / by_name[restored, tokens] for (name, tokens), seconds in by_name.items() if name == cold}
+    return {tokens: seconds / by_name[RESUMED, tokens] for (name, tokens), seconds in by_name.items() if name == COLD}
 
 
 def tables(figures: Figures) -> list[Table]:

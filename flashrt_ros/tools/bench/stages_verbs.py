@@ -15,7 +15,7 @@ from flashrt_ros.policy.loading import Policy
 from flashrt_ros.policy.session import Session
 from flashrt_ros.policy.store import CapsuleStore
 from flashrt_ros.tools.audit import random_observation
-from flashrt_ros.tools.bench.stages_speeds import SEGMENT
+from flashrt_ros.tools.bench.stages_speeds import COLD, RESUMED, SEGMENT, TOKEN
 
 COLD_REPEATS = 3
 
@@ -46,21 +46,21 @@ class Verbs:
             say(f"verbs at {length} tokens")
             found += self._at(length, repeats)
         say(f"verbs at {position} tokens")
-        return [*found, self._observe_and_act(position, repeats)]
+        return [*found, *self._behind(position, repeats)]
 
     def _at(self, length: int, repeats: int) -> list[Verb]:
         session, times = self._session, _Times(length)
 
         def cold() -> None:
             self._fill(length)
-            session.instruct(self._text(SEGMENT))
+            self._say_behind()
 
         def resume() -> None:
             session.restore("measured")
-            session.instruct(self._text(SEGMENT))
+            self._say_behind()
 
         for _ in range(COLD_REPEATS):
-            times.take(f"cold, and {SEGMENT} rows", cold)
+            times.take(COLD, cold)
         self._fill(length)
         for _ in range(repeats):
             times.take("snapshot", lambda: session.snapshot("measured"))
@@ -69,12 +69,12 @@ class Verbs:
             session.instruct(self._text(SEGMENT))
             times.take("rollback", lambda: session.rollback(1))
             session.begin("something else")
-            times.take(f"restore and {SEGMENT} rows", resume)
-            session.rollback(1)
+            times.take(RESUMED, resume)
+            session.rollback(2)
             session.store.drop("measured")
         return times.found()
 
-    def _observe_and_act(self, position: int, repeats: int) -> Verb:
+    def _behind(self, position: int, repeats: int) -> list[Verb]:
         session, times = self._session, _Times(position)
         self._fill(position)
         session.snapshot("measured")
@@ -85,9 +85,15 @@ class Verbs:
 
         for _ in range(repeats):
             times.take("observe and act", observe_and_act)
+            times.take(TOKEN, lambda: session.say(1, speculate=False))
             session.restore("measured")
         session.store.drop("measured")
-        return times.found()[0]
+        return times.found()
+
+    def _say_behind(self) -> None:
+        """Append a segment, and say one token behind it."""
+        self._session.instruct(self._text(SEGMENT))
+        self._session.say(1)
 
     def _fill(self, length: int) -> None:
         """Begin anew, and have a context of so many rows."""

@@ -40,21 +40,61 @@ class StageWork:
         self._item = model.dtype.itemsize
         self._buffers = model.buffers()
         self._weights = [spec for spec in self._buffers if spec.kind == "weight"]
+        self._drafts = model.speech.rows - 1
 
     def append(self, rows: int, position: int) -> Work:
         """Of `append_{rows}` behind `position` rows."""
+        return self._text(rows, position) + self._remember(rows)
+
+    def say_begin(self, position: int) -> Work:
+        """Of `say_begin`: a token is chosen, and each draft behind it."""
+        return self._choose(1) + self._further_drafts(self._drafts, position)
+
+    def say_step(self, position: int) -> Work:
+        """Of `say_step`, however many of its rows count."""
+        rows = 1 + self._drafts
+        said = self._text(rows, position) + self._choose(rows)
+        if not self._drafts:
+            return said
+        return said + self._draft(rows, position) + self._choose(1) + self._further_drafts(self._drafts - 1, position)
+
+    def _text(self, rows: int, position: int) -> Work:
+        """Rows through the language model: its weights, caches and states, and the hidden states that are kept."""
         c = self._config.text
-        weights = self._meet("text.", lambda spec: rows)
-        full = sum(kind == FULL for kind in c.layer_types)
-        row_bytes = 2 * full * c.kv_heads * c.head_dim * self._item
-        met = rows * position + rows * (rows + 1) // 2
-        attention = Work((position + 2 * rows) * row_bytes, 4 * full * c.heads * c.head_dim * met)
-        linear = len(c.layer_types) - full
+        linear = sum(kind != FULL for kind in c.layer_types)
+        attention = self._attention(len(c.layer_types) - linear, rows, position)
         state = c.v_heads * c.k_dim * c.v_dim
         conv = (c.conv_taps - 1) * c.conv_width * self._item
         delta = Work(2 * linear * (4 * state + conv), _DELTA_OPERATIONS * linear * rows * state)
         ends = Work(rows * c.hidden_size * (self._item + 4), 0)
-        return weights + attention + delta + ends
+        return self._meet("text.", lambda spec: rows) + attention + delta + ends
+
+    def _remember(self, rows: int) -> Work:
+        """Rows of which the MTP layer, if there is one, gets keys and values alone."""
+        c, kv = self._config.text, 2 * self._config.text.kv_heads * self._config.text.head_dim
+        if not self._drafts:
+            return Work(0, 0)
+        weights = (2 * c.hidden_size + kv) * c.hidden_size
+        return Work((weights + rows * kv) * self._item, 2 * rows * weights)
+
+    def _draft(self, rows: int, position: int) -> Work:
+        """Rows through the MTP layer, if there is one."""
+        return self._meet("mtp.", lambda spec: rows) + self._attention(int(self._drafts > 0), rows, position)
+
+    def _further_drafts(self, count: int, position: int) -> Work:
+        one = self._draft(1, position) + self._choose(1)
+        return Work(count * one.nbytes, count * one.operations)
+
+    def _choose(self, rows: int) -> Work:
+        """The scores of all tokens behind each of some rows."""
+        c = self._config.text
+        return Work(c.vocab_size * c.hidden_size * self._item, 2 * rows * c.vocab_size * c.hidden_size)
+
+    def _attention(self, layers: int, rows: int, position: int) -> Work:
+        c = self._config.text
+        row_bytes = 2 * layers * c.kv_heads * c.head_dim * self._item
+        met = rows * position + rows * (rows + 1) // 2
+        return Work((position + 2 * rows) * row_bytes, 4 * layers * c.heads * c.head_dim * met)
 
     def encode_images(self) -> Work:
         """Of `encode_images`."""
@@ -91,11 +131,6 @@ class StageWork:
         met = crosses * tokens * condition + (c.layers - crosses) * tokens * tokens
         return self._meet("head.", rows, of_step) + Work(modulation + memory, 4 * c.width * met)
 
-    def first_token(self, rows: int) -> Work:
-        """Of the scores of `rows` next tokens."""
-        c = self._config.text
-        return Work(c.vocab_size * c.hidden_size * self._item, 2 * rows * c.vocab_size * c.hidden_size)
-
     @property
     def _crossing(self) -> int:
         c = self._config.head
@@ -106,7 +141,7 @@ class StageWork:
     ) -> Work:
         """Every wanted weight below a prefix, once, and its matrices times their rows."""
         found = [spec for spec in self._weights if spec.name.startswith(prefix) and wanted(spec)]
-        matrices = [spec for spec in found if spec.name.endswith(".weight") or prefix == "text."]
+        matrices = [spec for spec in found if spec.name.endswith(".weight") or prefix in ("text.", "mtp.")]
         products = sum(2 * rows(spec) * math.prod(spec.shape) for spec in matrices if len(spec.shape) == 2)
         return Work(sum(spec.nbytes for spec in found), products)
 

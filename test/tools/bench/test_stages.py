@@ -8,7 +8,7 @@ import pytest
 
 from flashrt_ros.tools.bench import stages, stages_tables
 from flashrt_ros.tools.bench.stages_ceilings import Ceilings
-from flashrt_ros.tools.bench.stages_speeds import Speed
+from flashrt_ros.tools.bench.stages_speeds import COLD, RESUMED, TOKEN, Speed
 
 
 def test_it_measures_a_tiny_policy_on_a_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -19,14 +19,23 @@ def test_it_measures_a_tiny_policy_on_a_cpu(tmp_path: Path, capsys: pytest.Captu
     assert (figures["captures"], figures["allocated"]) == (0, None)
     assert all(rate > 0 for rate in (figures["ceilings"][name] for name in ("copy", "read", "multiply")))
     assert [row["name"] for row in figures["stages"]] == [
-        *("encode_images", "append_1", "append_8", "append_24", "denoise_begin", "denoise_step")
+        *(
+            "encode_images",
+            "append_1",
+            "append_8",
+            "append_24",
+            "say_begin",
+            "say_step",
+            "denoise_begin",
+            "denoise_step",
+        )
     ]
     assert all(row["floor"] > 0 and 0 < row["p50"] <= row["p99"] for row in figures["stages"] + figures["speeds"])
     copied = {row["name"]: row["copied"] for row in figures["speeds"]}
-    assert copied["snapshot"] == copied["restore"] == copied["rollback"] + 192 * 512
+    assert copied["snapshot"] == copied["restore"] == copied["rollback"] + 192 * 1024
     assert {(row["name"], row["tokens"]) for row in figures["verbs"]} == {
-        *((name, 192) for name in ("snapshot", "restore", "rollback", "restore and 64 rows", "cold, and 64 rows")),
-        ("observe and act", 160),
+        *((name, 192) for name in ("snapshot", "restore", "rollback", RESUMED, COLD)),
+        *((name, 160) for name in ("observe and act", TOKEN)),
     }
     shown = capsys.readouterr().out
     assert "cold over restored" in shown
@@ -36,7 +45,7 @@ def test_it_measures_a_tiny_policy_on_a_cpu(tmp_path: Path, capsys: pytest.Captu
 def figures_of(device: str, **changes: float) -> stages.Figures:
     """Figures that reach every bar, but for those that are named."""
     seconds = {f"{name} {tokens}": reach for (name, tokens), (reach, _) in stages_tables.BARS.items()}
-    seconds |= {"cold, and 64 rows 2048": 3.9e-3, "restore and 64 rows 2048": 1e-3} | changes
+    seconds |= {f"{COLD} 2048": 3.9e-3, f"{RESUMED} 2048": 1e-3} | changes
     speeds = []
     for key, value in seconds.items():
         name, _, tokens = key.rpartition(" ")
@@ -55,7 +64,7 @@ def missed(figures: stages.Figures) -> list[str]:
         ("restore 16384", 161e-6, "restore at 16384"),
         ("rollback 2048", 30e-6, "the same at every length"),
         ("one token 4096", 1.71e-3, "one token"),
-        ("cold, and 64 rows 2048", 3.8e-3, "cold over restored at 2048"),
+        (f"{COLD} 2048", 3.8e-3, "cold over restored at 2048"),
     ],
 )
 def test_a_missed_bar_is_told_where_it_was_set(what: str, seconds: float, said: str) -> None:

@@ -1,0 +1,34 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Every kernel under NVIDIA's compute-sanitizer: nothing out of bounds, no race, nothing read before it is written."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SANITIZER = shutil.which("compute-sanitizer")
+SECONDS = 900.0
+NOT_OPERATIONS = ("backend", "elsewhere", "policy", "sanitizer", "speech", "pi0")
+_SUMMARY = re.compile(r"SUMMARY: (\d+) (?:errors|hazards)")
+
+
+@pytest.mark.skipif(SANITIZER is None, reason="compute-sanitizer is not installed")
+@pytest.mark.parametrize("tool", ["memcheck", "racecheck", "initcheck"])
+def test_every_kernel_is_clean(tool: str, root: Path) -> None:
+    named = {path.stem.removeprefix("test_"): path for path in (root / "test" / "gpu").glob("test_*.py")}
+    tests = [str(path) for name, path in named.items() if not name.startswith(NOT_OPERATIONS)]
+    sanitizer = [str(SANITIZER), "--tool", tool, "--target-processes", "all", "--report-api-errors", "no"]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--numprocesses", "6", *tests]
+    done = subprocess.run(
+        [*sanitizer, *command], capture_output=True, text=True, timeout=SECONDS, check=False, cwd=root
+    )
+    assert done.returncode == 0, done.stdout[-4000:]
+    summaries = _SUMMARY.findall(done.stdout)
+    assert summaries
+    assert set(summaries) == {"0"}, done.stdout[:4000]

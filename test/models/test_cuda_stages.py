@@ -1,0 +1,85 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What each stage launches, found out without a GPU: every size has its kernels, and every kernel is in its file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from flashrt_ros.models.hybrid import Hybrid
+from flashrt_ros.models.tiny import write_tiny_checkpoint
+from flashrt_ros.runtime.buffers import BufferSet
+
+cuda_ops = pytest.importorskip("flashrt_ros.models.cuda.ops", reason="needs requirements/cuda.txt")
+nvrtc = pytest.importorskip("flashrt_ros.runtime.cuda.nvrtc", reason="needs requirements/cuda.txt")
+
+WIDE = {
+    "text_config": {
+        "hidden_size": 2048,
+        "intermediate_size": 6144,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 2,
+        "head_dim": 256,
+        "linear_num_key_heads": 16,
+        "linear_num_value_heads": 16,
+        "linear_key_head_dim": 128,
+        "linear_value_head_dim": 128,
+    }
+}
+
+
+class Recorder:
+    """Stands for a launcher, an arena and cuBLASLt: notes what would run."""
+
+    stream, record, multiprocessors = 0, None, 132
+
+    def __init__(self, capability: tuple[int, int]) -> None:
+        self.capability = capability
+        self.launched: set[tuple[str, str]] = set()
+
+    def launch(self, source: str, kernel: str, grid: Any, block: Any, *arguments: Any, **options: Any) -> None:
+        self.launched.add((source, kernel))
+
+    launch_with = launch
+
+    def take(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        return torch.empty(shape, dtype=dtype)
+
+    def workspace(self, problem: Any) -> int:
+        return 1024
+
+    def run(self, *arguments: Any) -> str:
+        return ""
+
+
+def launches(model: Hybrid, capability: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, str]]:
+    """Run every stage with kernels that do nothing."""
+    recorder = Recorder(capability)
+    monkeypatch.setattr("flashrt_ros.models.cuda.linear.CublasLt", lambda: recorder)
+    ops = cuda_ops.CudaOps(recorder)
+    ops.arena = recorder
+    buffers = BufferSet(model.buffers(), lambda nbytes, memory: torch.zeros(nbytes, dtype=torch.uint8))
+    for stage in model.stages():
+        stage.run(ops, buffers)
+    return recorder.launched
+
+
+@pytest.mark.parametrize("capability", [(8, 0), (9, 0)], ids=["sm_80", "sm_90"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
+@pytest.mark.parametrize("layout", ["append", "starvla"])
+def test_every_stage_has_kernels(
+    tmp_path: Path, layout: str, dtype: torch.dtype, capability: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = write_tiny_checkpoint(tmp_path, mtp=True, layout=layout, max_rows=512, max_instruction_tokens=48)
+    launched = launches(Hybrid.from_folder(checkpoint, dtype), capability, monkeypatch)
+    assert len(launched) > 10
+    missing = {name for name in launched if not _is_in_file(*name)}
+    assert not missing
+
+
+def _is_in_file(source: str, kernel: str) -> bool:
+    return kernel in (nvrtc.KERNELS / f"{source}.cu").read_text(encoding="utf-8")
