@@ -91,7 +91,7 @@ template <int D, int ROW_WARPS, int KEY_WARPS> __device__ void attend_rows(const
   float *y = reinterpret_cast<float*>(shared), *tops = reinterpret_cast<float*>(queries);
   float* sums = tops + ROWS * KEY_WARPS;
   const int slot = key_warp * ROWS + row_warp * 16;
-  rows.store(y + slot * (D + 8), tops + slot, sums + slot);
+  rows.store(y + slot * (D + 8), tops + slot, sums + slot, 16);
   const bool together = c.count > 1 && c.parts == nullptr;
   sync_blocks(together ? c.count : 1);
 

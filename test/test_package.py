@@ -155,7 +155,13 @@ def third_party() -> set[str]:
 
 
 def test_every_import_is_declared() -> None:
-    other_name = {"PIL": "pillow", "yaml": "pyyaml", "OpenGL": "pyopengl"}
+    other_name = {
+        "PIL": "pillow",
+        "yaml": "pyyaml",
+        "OpenGL": "pyopengl",
+        "cuda": "cuda_bindings",
+        "nvmath": "nvmath_python",
+    }
     declared = {"torch"} | {element.text for element in ElementTree.parse(ROOT / "package.xml").iter() if element.text}
     for file in (ROOT / "requirements").glob("*.txt"):
         lines = [line for line in file.read_text().splitlines() if line and not line.startswith("#")]
