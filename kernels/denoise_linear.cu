@@ -12,7 +12,7 @@
 //
 // Weight rows are the rows of a warpgroup's products (64 g of them a block), so that no weight passes through a register.
 // Pieces of 64 columns go through a ring in shared memory; its weights are asked for before the preceding kernel has
-// ended. x is scaled by the gain as it comes, and its squares are summed; 1 / rms(x) scales the finished sum. The blocks
+// ended, and all others, with the tables, are brought into L2, so that memory is never idle. x is scaled by the gain as it comes, and its squares are summed; 1 / rms(x) scales the finished sum. The blocks
 // of a cluster share out k, and add up their sums in the order of their ranks.
 // Grid: tiles * cluster; block: 128 g threads; dynamic shared memory: SHARED.
 #include "cluster.cuh"
@@ -29,7 +29,7 @@ struct Product {
   const float* bias;
   const float* gate;
   bf16* out;
-  int n, m, k;
+  int n, m, k, steps;
   float eps;
 };
 
@@ -100,6 +100,13 @@ __device__ inline void store_heads(const Product& c, const Heads& h, int row, in
   store4(to + feature + half, high);
 }
 
+// Brings `count` floats of each of `rows` rows into L2; all threads take part.
+__device__ inline void prefetch_table(const float* table, int stride, int rows, int count) {
+  constexpr int LINE = 32;
+  const int lines = (count + LINE - 1) / LINE;
+  for (int i = threadIdx.x; i < rows * lines; i += blockDim.x) prefetch(table + (int64)(i / lines) * stride + i % lines * LINE);
+}
+
 // Blocks of two halves of weight rows: gates and what they gate, or features and their partners.
 template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, const int64* step, int cluster) {
   constexpr bool HALVES = KIND == GELU_GATED || KIND == ROPED;
@@ -145,6 +152,17 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, con
 #pragma unroll
   for (int slot = 0; slot < STAGES - 1; ++slot) fetch_weights(begin + slot, slot);
   commit_copies();
+  for (int piece = begin + STAGES - 1 + threadIdx.x % 8; piece < end; piece += 8)
+#pragma unroll
+    for (int pass = 0; pass < W_PASSES; ++pass) prefetch(rows[pass] - own_column + piece * PIECE);
+  const int height = (KIND == GELU_GATED ? 2 : 1) * c.m;
+  if (c.gain) prefetch_table(c.gain + begin * PIECE, c.k, c.steps, min(end * PIECE, c.k) - begin * PIECE);
+  if (c.gate) prefetch_table(c.gate + first_row, c.m, c.steps, min(OUTPUTS, c.m - first_row));
+  if (c.bias) prefetch_table(c.bias + first_row, height, c.steps, min(OUTPUTS, c.m - first_row));
+  if (c.bias && HALVES) {
+    const int second = first_row + (KIND == ROPED ? h.width / 2 : c.m);
+    prefetch_table(c.bias + second, height, c.steps, min(OUTPUTS, height - second));
+  }
   wait_for_inputs();
   const int64 now = step ? *step : 0;
 #pragma unroll
@@ -242,7 +260,7 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, con
 }
 
 #define PRODUCT(GROUPS, KIND, HEADS)                                                                                  \
-  product<GROUPS, KIND>(Product{x, gain, w, bias, gate, out, n, m, k, eps}, HEADS, step, cluster)
+  product<GROUPS, KIND>(Product{x, gain, w, bias, gate, out, n, m, k, steps, eps}, HEADS, step, cluster)
 #else
 #define PRODUCT(GROUPS, KIND, HEADS)
 #endif
@@ -250,13 +268,13 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, con
 #define DENOISE(NAME, GROUPS, KIND)                                                                                   \
   extern "C" __global__ void __launch_bounds__(128 * GROUPS, 2) NAME(                                                 \
       const bf16* x, const float* gain, const bf16* w, const float* bias, const float* gate, const int64* step,      \
-      bf16* out, int n, int m, int k, float eps, int cluster) {                                                      \
+      bf16* out, int n, int m, int k, int steps, float eps, int cluster) {                                           \
     PRODUCT(GROUPS, KIND, Heads{});                                                                                   \
   }
 
 extern "C" __global__ void __launch_bounds__(128, 2) denoise_heads(
     const bf16* x, const float* gain, const bf16* w, const float* bias, const float* gate, const int64* step, bf16* out,
-    int n, int m, int k, float eps, int cluster, const float* cos, const float* sin, const int64* start, bf16* keys,
+    int n, int m, int k, int steps, float eps, int cluster, const float* cos, const float* sin, const int64* start, bf16* keys,
     bf16* values, int heads, int kv_heads, int width) {
   PRODUCT(1, ROPED, (Heads{cos, sin, start, keys, values, heads, kv_heads, width}));
 }

@@ -54,6 +54,7 @@ class CudaFlow(CudaBase):
             128,
             *(q, keys, values, end, out, sums, stats),
             *sizes,
+            keys.shape[0],
             shared=(4 * step + rows) * (padded + 8) * 2,
             cluster=count if together else 1,
         )
@@ -191,12 +192,14 @@ class CudaFlow(CudaBase):
         tables = {name: part for name, part in (("gain", gain), ("bias", bias), ("gate", gate)) if part is not None}
         expect(f"{kind} of denoise_linear", torch.float32, **tables)
         expect(f"{kind} of denoise_linear", torch.int64, step=step)
+        steps = max((len(part) for part in tables.values()), default=1)
         (n, k), m = x.shape, w.shape[0] // (2 if kind == "gelu" else 1)
         tiles, pieces = ceil_div(m, 64), ceil_div(k, 64)
         cluster = max(1, min(_CLUSTER, self.cuda.multiprocessors // tiles, pieces))
         kernel = f"denoise_{kind}" if kind in ("gelu", "heads") else f"denoise_{kind}_1"
         groups = 2 if kind == "gelu" else 1
-        arguments = (x, gain, w, bias, gate, step, out, n, m, k, eps, cluster, *more)
+        chosen = step if steps > 1 else None
+        arguments = (x, gain, w, bias, gate, chosen, out, n, m, k, steps, eps, cluster, *more)
         options = {"shared": _STREAM_SHARED, "cluster": cluster}
         self.cuda.launch("denoise_linear", kernel, tiles * cluster, 128 * groups, *arguments, **options)
 
