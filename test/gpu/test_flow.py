@@ -177,3 +177,47 @@ def test_guide(gpu) -> None:
         outputs=["velocity"],
         dtype=torch.float32,
     )
+
+
+@pytest.mark.parametrize(("n", "m", "k"), [(50, 1024, 32), (3, 30, 7)])
+@pytest.mark.parametrize("act", [None, "silu"])
+def test_stepped_linear(gpu, dtype, n: int, m: int, k: int, act: str | None) -> None:
+    gpu.check(
+        "stepped_linear",
+        lambda t: {
+            "x": t.f32(n, k),
+            "w": t.rows(m, k, scale=k**-0.5),
+            "table": t.rows(4, m),
+            "step": t.scalar(2),
+            "out": t.out(n, m),
+            "act": act,
+        },
+        outputs=["out"],
+        dtype=dtype,
+    )
+
+
+@pytest.mark.parametrize(("n", "m", "k", "locked"), [(50, 32, 1024, 0), (50, 32, 1024, 4), (3, 7, 30, 1)])
+def test_finish_step(gpu, dtype, n: int, m: int, k: int, locked: int) -> None:
+    gpu.check(
+        "finish_step",
+        lambda t: {
+            "x": t.rows(n, k, scale=3.0),
+            "gain": 1 + 0.2 * t.f32(4, k),
+            "chosen": t.scalar(1),
+            "w": t.rows(m, k, scale=k**-0.5),
+            "bias": t.f32(4, m),
+            "eps": 1e-6,
+            "target": t.f32(n, m),
+            "weight": torch.linspace(1, -0.5, n, device="cuda").clamp(min=0),
+            "table": t.f32(10, 2),
+            "step": t.scalar(4),
+            "dt": -0.1,
+            "start": t.scalar(0),
+            "locked": t.scalar(locked),
+            "velocity": t.out_f32(n, m),
+            "actions": t.f32(n, m),
+        },
+        outputs=["velocity", "actions"],
+        dtype=dtype,
+    )

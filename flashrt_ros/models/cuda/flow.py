@@ -1,6 +1,6 @@
 # Copyright 2026 the flashrt_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Transformers that denoise actions: kernels/attend_rows.cu, rope_cache.cu, denoise_linear.cu and flow.cu."""
+"""Transformers that denoise actions: kernels/attend_rows.cu, rope_cache.cu, denoise_*.cu and flow.cu."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from torch import Tensor
 
 from flashrt_ros.models.cuda.base import CudaBase
 from flashrt_ros.models.cuda.layout import ACCESS, ceil_div, expect, rows_of, threads_for, type_name, variant
+from flashrt_ros.models.cuda.linear import ACTIVATIONS
+from flashrt_ros.models.reference.dense import Activation
 from flashrt_ros.models.reference.flow import Flow
 
 _THREADS = 256
@@ -16,6 +18,7 @@ _CLUSTER = 8
 """Blocks that may run at the same time and read each other's memory on every GPU that can do so."""
 
 _FEW_PACKED = 1024
+_STEPPED_ROWS, _STEPPED_THREADS, _STEPPED_MOST, _FINISH_WIDEST = 8, 128, 64, 4096
 _STREAM_ROWS, _STREAM_SHARED = 64, 96 << 10
 _WIDTHS = (64, 128, 256)
 """Head sizes that there are bfloat16 kernels for; others are padded to the next."""
@@ -202,6 +205,51 @@ class CudaFlow(CudaBase):
         arguments = (x, gain, w, bias, gate, chosen, out, n, m, k, steps, eps, cluster, *more)
         options = {"shared": _STREAM_SHARED, "cluster": cluster}
         self.cuda.launch("denoise_linear", kernel, tiles * cluster, 128 * groups, *arguments, **options)
+
+    def stepped_linear(
+        self, x: Tensor, w: Tensor, table: Tensor, step: Tensor, out: Tensor, act: Activation | None = None
+    ) -> None:
+        """See Flow.stepped_linear; x is not rounded."""
+        op, (n, k), m = "stepped_linear", x.shape, w.shape[0]
+        if k > _STEPPED_MOST:
+            raise ValueError(f"{op}: x has {k} features; the kernel takes up to {_STEPPED_MOST}")
+        expect(op, torch.float32, x=x)
+        expect(op, torch.int64, step=step)
+        expect(op, w.dtype, w=w, table=table, out=out)
+        grid = (ceil_div(m, _STEPPED_THREADS), ceil_div(n, _STEPPED_ROWS))
+        kernel = f"{op}_{type_name(op, w)}"
+        arguments = (x, w, table, step, out, n, m, k, ACTIVATIONS[act])
+        self.cuda.launch("denoise_step", kernel, grid, _STEPPED_THREADS, *arguments)
+
+    def finish_step(
+        self,
+        x: Tensor,
+        gain: Tensor,
+        chosen: Tensor,
+        w: Tensor,
+        bias: Tensor,
+        eps: float,
+        target: Tensor,
+        weight: Tensor,
+        table: Tensor,
+        step: Tensor,
+        dt: float,
+        start: Tensor,
+        locked: Tensor,
+        velocity: Tensor,
+        actions: Tensor,
+    ) -> None:
+        """See Flow.finish_step; one kernel."""
+        op, (n, k), m = "finish_step", x.shape, w.shape[0]
+        if k > _FINISH_WIDEST:
+            raise ValueError(f"{op}: rows have {k} features; the kernel takes up to {_FINISH_WIDEST}")
+        tables = {"gain": gain, "bias": bias, "target": target, "weight": weight, "table": table}
+        expect(op, torch.float32, **tables, velocity=velocity, actions=actions)
+        expect(op, torch.int64, chosen=chosen, step=step, locked=locked)
+        expect(op, x.dtype, x=x, w=w)
+        kernel, _ = variant(f"{op}_{type_name(op, x)}", x.element_size(), (x, gain, w), k)
+        arguments = (x, gain, chosen, w, bias, eps, target, weight, table, step, dt, locked, velocity, actions, m, k)
+        self.cuda.launch("denoise_step", kernel, n, _THREADS, *arguments)
 
     def guide(self, x: Tensor, target: Tensor, weight: Tensor, table: Tensor, step: Tensor, velocity: Tensor) -> None:
         """See Flow.guide."""
