@@ -10,6 +10,7 @@
 // Grid: (row tiles * count, kv_heads). float32: one block a row and head.
 #include "cluster.cuh"
 #include "flash_attention.cuh"
+#include "vector.cuh"
 
 struct Queries {
   const bf16* q;
@@ -18,7 +19,7 @@ struct Queries {
   bf16* out;
   float* parts;   // [kv_heads, n * group, count, d]
   float2* stats;  // [kv_heads, n * group, count]: greatest score and sum of weights
-  int n, heads, kv_heads, d, count;
+  int n, heads, kv_heads, d, count, capacity;
 
   __device__ int group() const { return heads / kv_heads; }
   __device__ int packed() const { return n * group(); }
@@ -26,6 +27,17 @@ struct Queries {
     return ((int64)(packed / group()) * heads + blockIdx.y * group() + packed % group()) * d;
   }
 };
+
+// Brings the whole cache into L2, a part by each block; it reads no value, so that it may go ahead of who writes them.
+__device__ inline void prefetch_cache(const Queries& c) {
+  constexpr int LINE = 64;
+  const int lines = c.capacity * c.kv_heads * c.d / LINE, blocks = gridDim.x * gridDim.y;
+  const int block = blockIdx.y * gridDim.x + blockIdx.x;
+  for (int i = block * blockDim.x + threadIdx.x; i < lines; i += blocks * blockDim.x) {
+    prefetch(c.keys + (int64)i * LINE);
+    prefetch(c.values + (int64)i * LINE);
+  }
+}
 
 template <int D, int ROWS, int THREADS>
 __device__ inline void load_cache(bf16* to, const bf16* from, int stride, int first, int end, int d) {
@@ -46,6 +58,7 @@ template <int D, int ROW_WARPS, int KEY_WARPS> __device__ void attend_rows(const
   const int row_warp = warp % ROW_WARPS, key_warp = warp / ROW_WARPS;
   const int rank = blockIdx.x % c.count, first_row = blockIdx.x / c.count * ROWS;
   let_next_start();
+  prefetch_cache(c);
   wait_for_inputs();
   const int live = (int)*end_row, tiles = (live + TILE_ROWS - 1) / TILE_ROWS, stride = c.kv_heads * c.d;
   const int begin = rank * tiles / c.count, end = (rank + 1) * tiles / c.count;
@@ -126,9 +139,9 @@ template <int D, int ROW_WARPS, int KEY_WARPS> __device__ void attend_rows(const
 #define ATTEND_ROWS(NAME, D, ROW_WARPS, KEY_WARPS)                                                                   \
   extern "C" __global__ void __launch_bounds__(WARP* ROW_WARPS* KEY_WARPS)                                           \
       NAME(const bf16* q, const bf16* keys, const bf16* values, const int64* end, bf16* out, float* parts,          \
-           float2* stats, int n, int heads, int kv_heads, int d, int count) {                                       \
-    attend_rows<D, ROW_WARPS, KEY_WARPS>(Queries{q, keys, values, out, parts, stats, n, heads, kv_heads, d, count},  \
-                                         end);                                                                       \
+           float2* stats, int n, int heads, int kv_heads, int d, int count, int capacity) {                         \
+    attend_rows<D, ROW_WARPS, KEY_WARPS>(                                                                            \
+        Queries{q, keys, values, out, parts, stats, n, heads, kv_heads, d, count, capacity}, end);                   \
   }
 ATTEND_ROWS(attend_rows_bf16_d64, 64, 4, 1)
 ATTEND_ROWS(attend_rows_bf16_d128, 128, 4, 1)
@@ -140,7 +153,7 @@ extern "C" __global__ void attend_rows_combine(const float* parts, const float2*
                                                int kv_heads, int d, int count) {
   let_next_start();
   wait_for_inputs();
-  const Queries c{nullptr, nullptr, nullptr, out, nullptr, nullptr, n, heads, kv_heads, d, count};
+  const Queries c{nullptr, nullptr, nullptr, out, nullptr, nullptr, n, heads, kv_heads, d, count, 0};
   const int packed = blockIdx.x, column = threadIdx.x * 4;
   if (column >= d) return;
   const int64 first = ((int64)blockIdx.y * c.packed() + packed) * count;

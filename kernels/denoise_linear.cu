@@ -5,13 +5,14 @@
 // launched):
 //   denoise_norm_<g>   out = norm(x) w^T + bias                         norm(x) = gain * x / rms(x)
 //   denoise_gelu       out = gelu(norm(x) gate^T + ..) * (norm(x) up^T + ..)     w = [gate; up], 2 m rows
+//   denoise_heads      as denoise_norm, for the heads of q, k and v, which end as those of rope_cache.cu do
 //   denoise_add_<g>    out += gate * (x w^T)
 // x [n, k], w [m, k], out [n, m]; gain float32 [steps, k], bias float32 [steps, m or 2 m] and gate float32 [steps, m] are
 // taken at *step; bias and gate may be null. k and m are multiples of 8, rows begin at multiples of 16 bytes.
 //
 // Weight rows are the rows of a warpgroup's products (64 g of them a block), so that no weight passes through a register.
 // Pieces of 64 columns go through a ring in shared memory; its weights are asked for before the preceding kernel has
-// ended. x is scaled by the gain as it comes, and its squares are summed; 1 / rms(x) scales the finished sum. The blocks
+// ended, and all others, with the tables, are brought into L2, so that memory is never idle. x is scaled by the gain as it comes, and its squares are summed; 1 / rms(x) scales the finished sum. The blocks
 // of a cluster share out k, and add up their sums in the order of their ranks.
 // Grid: tiles * cluster; block: 128 g threads; dynamic shared memory: SHARED.
 #include "cluster.cuh"
@@ -28,13 +29,23 @@ struct Product {
   const float* bias;
   const float* gate;
   bf16* out;
-  int n, m, k;
+  int n, m, k, steps;
   float eps;
+};
+
+// Where heads go: m = (heads + 2 kv_heads) * width; `out` is q [n, heads, width].
+struct Heads {
+  const float* cos;
+  const float* sin;
+  const int64* start;
+  bf16* keys;
+  bf16* values;
+  int heads, kv_heads, width;
 };
 
 #if HAS_WARPGROUP
 
-enum Kind { NORMED, GELU_GATED, ADDED };
+enum Kind { NORMED, GELU_GATED, ROPED, ADDED };
 
 __device__ inline void store4(bf16* to, float4 x) {
   *reinterpret_cast<uint2*>(to) = make_uint2(pack(x.x, x.y), pack(x.z, x.w));
@@ -67,8 +78,39 @@ __device__ inline float scale(bf16* at, const float (&gain)[8]) {
   return squares;
 }
 
-template <int GROUPS, Kind KIND> __device__ void product(Product c, const int64* step, int cluster) {
-  constexpr int HEIGHT = 64 * GROUPS, THREADS = WARPGROUP * GROUPS, OUTPUTS = KIND == GELU_GATED ? HEIGHT / 2 : HEIGHT;
+// Four features of a head and their partners, half a head on, of row `row`.
+__device__ inline void store_heads(const Product& c, const Heads& h, int row, int column, float4 low, float4 high) {
+  const int head = column / h.width, feature = column % h.width, half = h.width / 2;
+  const int64 place = *h.start + row;
+  bf16* to = c.out + ((int64)row * h.heads + head) * h.width;
+  if (head >= h.heads) {
+    const int other = (head - h.heads) % h.kv_heads;
+    to = (head < h.heads + h.kv_heads ? h.keys : h.values) + (place * h.kv_heads + other) * h.width;
+  }
+  if (head < h.heads + h.kv_heads) {
+    const float4 cos = *reinterpret_cast<const float4*>(h.cos + place * half + feature);
+    const float4 sin = *reinterpret_cast<const float4*>(h.sin + place * half + feature);
+    const float4 a = low, b = high;
+    low = make_float4(a.x * cos.x - b.x * sin.x, a.y * cos.y - b.y * sin.y, a.z * cos.z - b.z * sin.z,
+                      a.w * cos.w - b.w * sin.w);
+    high = make_float4(b.x * cos.x + a.x * sin.x, b.y * cos.y + a.y * sin.y, b.z * cos.z + a.z * sin.z,
+                       b.w * cos.w + a.w * sin.w);
+  }
+  store4(to + feature, low);
+  store4(to + feature + half, high);
+}
+
+// Brings `count` floats of each of `rows` rows into L2; all threads take part.
+__device__ inline void prefetch_table(const float* table, int stride, int rows, int count) {
+  constexpr int LINE = 32;
+  const int lines = (count + LINE - 1) / LINE;
+  for (int i = threadIdx.x; i < rows * lines; i += blockDim.x) prefetch(table + (int64)(i / lines) * stride + i % lines * LINE);
+}
+
+// Blocks of two halves of weight rows: gates and what they gate, or features and their partners.
+template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, const int64* step, int cluster) {
+  constexpr bool HALVES = KIND == GELU_GATED || KIND == ROPED;
+  constexpr int HEIGHT = 64 * GROUPS, THREADS = WARPGROUP * GROUPS, OUTPUTS = HALVES ? HEIGHT / 2 : HEIGHT;
   constexpr int W_TILE = HEIGHT * PIECE, STAGE = W_TILE + ROWS * PIECE, STAGES = SHARED / (STAGE * 2);
   constexpr int PASS = THREADS / 8, X_PASSES = ROWS / PASS, W_PASSES = HEIGHT / PASS, LINE = HEIGHT + 4;
   static_assert(ROWS * LINE * 4 <= SHARED && STAGES >= 3, "shared memory");
@@ -78,11 +120,13 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, const int64*
   const int pieces = (c.k + PIECE - 1) / PIECE, begin = rank * pieces / cluster, end = (rank + 1) * pieces / cluster;
   const int own_row = threadIdx.x / 8, own_column = threadIdx.x % 8 * 8, spot = swizzled(own_row, own_column);
 
+  int first_row = tile * OUTPUTS;
+  if constexpr (KIND == ROPED) first_row += first_row / (h.width / 2) * (h.width / 2);
   const bf16* rows[W_PASSES];
 #pragma unroll
   for (int pass = 0; pass < W_PASSES; ++pass) {
-    const int r = own_row + pass * PASS, gated = r < HEIGHT / 2 ? r : c.m + r - HEIGHT / 2;
-    const int row = tile * OUTPUTS + (KIND == GELU_GATED ? gated : r);
+    const int r = own_row + pass * PASS, apart = KIND == ROPED ? h.width / 2 : c.m;
+    const int row = first_row + (HALVES && r >= OUTPUTS ? apart + r - OUTPUTS : r);
     rows[pass] = c.w + (int64)min(row, (KIND == GELU_GATED ? 2 : 1) * c.m - 1) * c.k + own_column;
   }
   const auto fetch_weights = [&](int piece, int slot) {
@@ -108,6 +152,17 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, const int64*
 #pragma unroll
   for (int slot = 0; slot < STAGES - 1; ++slot) fetch_weights(begin + slot, slot);
   commit_copies();
+  for (int piece = begin + STAGES - 1 + threadIdx.x % 8; piece < end; piece += 8)
+#pragma unroll
+    for (int pass = 0; pass < W_PASSES; ++pass) prefetch(rows[pass] - own_column + piece * PIECE);
+  const int height = (KIND == GELU_GATED ? 2 : 1) * c.m;
+  if (c.gain) prefetch_table(c.gain + begin * PIECE, c.k, c.steps, min(end * PIECE, c.k) - begin * PIECE);
+  if (c.gate) prefetch_table(c.gate + first_row, c.m, c.steps, min(OUTPUTS, c.m - first_row));
+  if (c.bias) prefetch_table(c.bias + first_row, height, c.steps, min(OUTPUTS, c.m - first_row));
+  if (c.bias && HALVES) {
+    const int second = first_row + (KIND == ROPED ? h.width / 2 : c.m);
+    prefetch_table(c.bias + second, height, c.steps, min(OUTPUTS, height - second));
+  }
   wait_for_inputs();
   const int64 now = step ? *step : 0;
 #pragma unroll
@@ -163,7 +218,7 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, const int64*
 
   constexpr int PARTS = OUTPUTS / 4;
   for (int item = threadIdx.x;; item += THREADS) {
-    const int row = rank + item / PARTS * cluster, r = item % PARTS * 4, column = tile * OUTPUTS + r;
+    const int row = rank + item / PARTS * cluster, r = item % PARTS * 4, column = first_row + r;
     if (row >= c.n) break;
     if (column >= c.m) continue;
     const float* const line = sums + row * LINE + r;
@@ -171,7 +226,7 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, const int64*
     float power = 0.0f;
     for (int other = 0; other < cluster; ++other) {
       total = total + read_block4(line, other, cluster);
-      if constexpr (KIND == GELU_GATED) above = above + read_block4(line + HEIGHT / 2, other, cluster);
+      if constexpr (HALVES) above = above + read_block4(line + OUTPUTS, other, cluster);
       if constexpr (KIND != ADDED) power += read_block(squares + row, other, cluster);
     }
     bf16* const to = c.out + (int64)row * c.m + column;
@@ -187,9 +242,15 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, const int64*
     total = total * by;
     const float* const bias = c.bias + now * (KIND == GELU_GATED ? 2 : 1) * c.m + column;
     if (c.bias) total = total + *reinterpret_cast<const float4*>(bias);
-    if constexpr (KIND == GELU_GATED) {
+    if constexpr (HALVES) {
       above = above * by;
-      if (c.bias) above = above + *reinterpret_cast<const float4*>(bias + c.m);
+      if (c.bias) above = above + *reinterpret_cast<const float4*>(bias + (KIND == ROPED ? h.width / 2 : c.m));
+    }
+    if constexpr (KIND == ROPED) {
+      store_heads(c, h, row, column, total, above);
+      continue;
+    }
+    if constexpr (KIND == GELU_GATED) {
       total = make_float4(fast_gelu(total.x) * above.x, fast_gelu(total.y) * above.y, fast_gelu(total.z) * above.z,
                           fast_gelu(total.w) * above.w);
     }
@@ -198,17 +259,26 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, const int64*
   if (cluster > 1) sync_blocks(cluster);
 }
 
-#define PRODUCT(GROUPS, KIND) product<GROUPS, KIND>(Product{x, gain, w, bias, gate, out, n, m, k, eps}, step, cluster)
+#define PRODUCT(GROUPS, KIND, HEADS)                                                                                  \
+  product<GROUPS, KIND>(Product{x, gain, w, bias, gate, out, n, m, k, steps, eps}, HEADS, step, cluster)
 #else
-#define PRODUCT(GROUPS, KIND)
+#define PRODUCT(GROUPS, KIND, HEADS)
 #endif
 
 #define DENOISE(NAME, GROUPS, KIND)                                                                                   \
   extern "C" __global__ void __launch_bounds__(128 * GROUPS, 2) NAME(                                                 \
       const bf16* x, const float* gain, const bf16* w, const float* bias, const float* gate, const int64* step,      \
-      bf16* out, int n, int m, int k, float eps, int cluster) {                                                      \
-    PRODUCT(GROUPS, KIND);                                                                                            \
+      bf16* out, int n, int m, int k, int steps, float eps, int cluster) {                                           \
+    PRODUCT(GROUPS, KIND, Heads{});                                                                                   \
   }
+
+extern "C" __global__ void __launch_bounds__(128, 2) denoise_heads(
+    const bf16* x, const float* gain, const bf16* w, const float* bias, const float* gate, const int64* step, bf16* out,
+    int n, int m, int k, int steps, float eps, int cluster, const float* cos, const float* sin, const int64* start, bf16* keys,
+    bf16* values, int heads, int kv_heads, int width) {
+  PRODUCT(1, ROPED, (Heads{cos, sin, start, keys, values, heads, kv_heads, width}));
+}
+
 DENOISE(denoise_norm_1, 1, NORMED)
 DENOISE(denoise_norm_2, 2, NORMED)
 DENOISE(denoise_gelu, 2, GELU_GATED)

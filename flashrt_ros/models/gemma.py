@@ -178,12 +178,10 @@ class Gemma:
         w = b[f"{name}qkv"]
         if cache_alone:
             w = w[w.shape[0] - 2 * c.kv_heads * c.head_dim :]
-        qkv = ops.scratch((n, w.shape[0]), self.dtype)
         number, step = 2 * layer, norms.step
-        ops.normed_linear(x, norms.gain(number), step, w, qkv, EPS, norms.bias(number))
-        tables = (b["cache.cos"], b["cache.sin"], place.start)
         q = None if cache_alone else ops.scratch((n, c.heads, c.head_dim), self.dtype)
-        ops.rope_cache(qkv.view(n, -1, c.head_dim), *tables, q, keys, values, place.length)
+        cache = (b["cache.cos"], b["cache.sin"], place.start, q, keys, values)
+        ops.normed_heads(x, norms.gain(number), step, w, *cache, EPS, norms.bias(number), place.length)
         if q is None:
             return
         y = ops.scratch((n, c.heads * c.head_dim), self.dtype)

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from flashrt_ros.models.checkpoint import Checkpoint
-from flashrt_ros.models.gemma import GainNorms, Place
+from flashrt_ros.models.gemma import EPS, GainNorms, Place
 from flashrt_ros.models.observation import ModelObservation
 from flashrt_ros.models.ops import Ops
 from flashrt_ros.models.pi0_config import read_pi0
@@ -166,23 +166,36 @@ class Pi0:
         ops.set_sum(b[POSITION], b["horizon"], b["end"])
         for name, _, _ in self._guided():
             ops.copy(b[f"{name}_input"], b[name])
-
-    def _denoise_step(self, ops: Ops, b: BufferSet) -> None:
-        actions, velocity, step = b["actions"], b["velocity"], b["step"]
-        self._lock(ops, b)
-        self._modules.expert.velocity(ops, b, actions, step, Place(b[POSITION], b["end"]), velocity)
-        ops.guide(actions, b["target"], b["target_weight"], b["guidance"], step, velocity)
-        ops.euler_step(actions, velocity, -1.0 / self.config.steps, step)
-
-    def _lock(self, ops: Ops, b: BufferSet) -> None:
         ops.write_rows(b["target"], b["zero"], b["locked"], b["actions"])
 
+    def _denoise_step(self, ops: Ops, b: BufferSet) -> None:
+        c, actions, step, expert = self.config, b["actions"], b["step"], self._modules.expert
+        x = ops.scratch((c.horizon, c.expert.width), self.dtype)
+        expert.embed(ops, b, actions, step, x)
+        norms, last = expert.run(ops, b, x, step, Place(b[POSITION], b["end"]))
+        ops.finish_step(
+            x,
+            norms.gain(last),
+            norms.step,
+            b["expert.action_out"],
+            b[f"expert.bias.{last}"],
+            EPS,
+            target=b["target"],
+            weight=b["target_weight"],
+            table=b["guidance"],
+            step=step,
+            dt=-1.0 / c.steps,
+            start=b["zero"],
+            locked=b["locked"],
+            velocity=b["velocity"],
+            actions=actions,
+        )
+        ops.increment(step)
+
     def _denoise_end(self, ops: Ops, b: BufferSet) -> None:
-        self._lock(ops, b)
         ops.renew_chunk(b["actions"], b[FAULT], _ACTIONS, b["chunk"], b["previous_chunk"], b["generator"][1:])
 
     def _sample_end(self, ops: Ops, b: BufferSet) -> None:
-        self._lock(ops, b)
         ops.check_finite(b["actions"], b[FAULT], _ACTIONS)
         ops.copy(b["actions"], b["sampled"])
 

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from flashrt_ros.models.checkpoint import Checkpoint
-from flashrt_ros.models.gemma import EPS, GainNorms, Gemma, Norms, Place
+from flashrt_ros.models.gemma import GainNorms, Gemma, Norms, Place
 from flashrt_ros.models.ops import Ops
 from flashrt_ros.models.pi0_config import Pi0Config
 from flashrt_ros.models.weights import Part, Weight, centred, weight
@@ -146,29 +146,21 @@ class Expert:
         ops.linear(state, b["expert.state.weight"], x, bias=b["expert.state.bias"])
         self.gemma.run(ops, b, x, GainNorms(b, "expert"), Place(start, end), cache_alone=True)
 
-    def velocity(self, ops: Ops, b: BufferSet, actions: Tensor, step: Tensor, place: Place, out: Tensor) -> None:
-        """The velocity, float32, of actions float32 [horizon, action_width] at Euler step `step` (int64 [1])."""
-        x = ops.scratch((actions.shape[0], self.config.expert.width), self.dtype)
-        self._embed(ops, b, actions, step, x)
-        norms: Norms = GainNorms(b, "expert")
-        if self.config.adaptive:
-            norms = TimedNorms(b, step)
-        self.gemma.run(ops, b, x, norms, place)
-        last = 2 * self.config.expert.depth
-        bias = b[f"expert.bias.{last}"]
-        ops.normed_linear(x, norms.gain(last), norms.step, b["expert.action_out"], out, EPS, bias)
-
-    def _embed(self, ops: Ops, b: BufferSet, actions: Tensor, step: Tensor, x: Tensor) -> None:
-        """Set x = W a + c for pi0.5, W' silu(W a + c(t)) + c' for pi0."""
+    def embed(self, ops: Ops, b: BufferSet, actions: Tensor, step: Tensor, x: Tensor) -> None:
+        """Embed actions float32 [horizon, action_width]: x = W a + c for pi0.5, W' silu(W a + c(t)) + c' for pi0."""
         w = b["expert.action_in.weight"]
         if self.config.adaptive:
-            ops.linear(actions, w, x, bias=b["expert.action_in.bias"])
+            ops.stepped_linear(actions, w, b["expert.action_in.bias"][None], b["zero"], x)
             return
-        bias = ops.scratch((x.shape[1],), self.dtype)
-        ops.take_row(b["expert.time_bias"], step, bias)
         h = ops.scratch(tuple(x.shape), self.dtype)
-        ops.linear(actions, w, h, bias=bias, act="silu")
+        ops.stepped_linear(actions, w, b["expert.time_bias"], step, h, act="silu")
         ops.linear(h, b["expert.action_mlp.weight"], x, bias=b["expert.action_mlp.bias"])
+
+    def run(self, ops: Ops, b: BufferSet, x: Tensor, step: Tensor, place: Place) -> tuple[Norms, int]:
+        """Run embedded actions [horizon, width] through all layers, in place; the norm that is still to be taken."""
+        norms: Norms = TimedNorms(b, step) if self.config.adaptive else GainNorms(b, "expert")
+        self.gemma.run(ops, b, x, norms, place)
+        return norms, 2 * self.config.expert.depth
 
 
 def times(steps: int, accumulated: bool) -> Tensor:

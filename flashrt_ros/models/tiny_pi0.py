@@ -58,15 +58,18 @@ def write_tiny_pi0(folder: str | Path, kind: Kind, layout: Layout = "openpi", se
 
 
 def random_tensors(config: dict[str, Any], kind: Kind, seed: int) -> dict[str, Tensor]:
-    """Every tensor of a policy, float32, with values that keep activations of order one."""
+    """Every tensor of a policy, float32."""
     modules = Pi0Modules.build(read_pi0(config, {}, kind == "pi05"), torch.float32)
     generator = torch.Generator().manual_seed(seed)
-    found = {}
-    for name, shape in sorted(modules.tensors(()).items()):
-        noise = torch.randn(shape, generator=generator)
-        one = len(shape) == 1 and name.endswith("weight") and "vision_tower" in name
-        found[name] = 0.1 * noise + one if len(shape) == 1 else noise * noise[0].numel() ** -0.5
-    return found
+    return {name: random_tensor(name, shape, generator) for name, shape in sorted(modules.tensors(()).items())}
+
+
+def random_tensor(name: str, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """Values that keep activations of order one, float32, on the generator's device."""
+    noise = torch.randn(shape, generator=generator, device=generator.device)
+    if len(shape) == 1:
+        return 0.1 * noise + (name.endswith("weight") and "vision_tower" in name)
+    return noise * noise[0].numel() ** -0.5
 
 
 def write_tokenizer(path: Path) -> None:

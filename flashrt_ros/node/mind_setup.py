@@ -52,6 +52,7 @@ def load(
         contract.manifest(),
         settings.precision,
         settings.capsule_budget + settings.journal_budget,
+        contract.observation.views,
     )
     check_fit(contract, policy.model.config)
     store = CapsuleStore(settings.capsule_budget)

@@ -124,6 +124,11 @@ class Observation:
         return (*self.images, *self.state)
 
     @property
+    def views(self) -> tuple[str, ...]:
+        """Of the cameras, as the checkpoint has them."""
+        return tuple(image.key for image in self.images)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Of the state's numbers, as the checkpoint has them."""
         return tuple(name for source in self.state for name in source.names)

@@ -53,7 +53,7 @@ class Folder(Protocol):
     def model(self, dtype: torch.dtype, views: Sequence[str] | None) -> PolicyModel:
         """The model; its tensors are those that its configuration asks for."""
 
-    def config(self) -> PolicyConfig:
+    def config(self, views: Sequence[str] | None = None) -> PolicyConfig:
         """What the model is configured by."""
 
     def normaliser(self) -> Normaliser:
@@ -113,7 +113,7 @@ class HybridFolder:
         """See Folder.model; it sees all its views."""
         return Hybrid.from_folder(self._folder, dtype, self._tensors)
 
-    def config(self) -> HybridConfig:
+    def config(self, views: Sequence[str] | None = None) -> HybridConfig:
         """See Folder.config."""
         return read_config(self._values)
 
@@ -150,9 +150,9 @@ class Pi0Folder:
         """See Folder.model."""
         return Pi0(self._values, self._extra, self._checkpoint, dtype, self._widths(), views)
 
-    def config(self) -> Pi0Config:
+    def config(self, views: Sequence[str] | None = None) -> Pi0Config:
         """See Folder.config."""
-        return read_pi0(self._values, self._extra, is_adaptive(self._checkpoint), self._widths())
+        return read_pi0(self._values, self._extra, is_adaptive(self._checkpoint), self._widths(), views)
 
     def normaliser(self) -> Normaliser:
         """See Folder.normaliser."""

@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     troubles: list[str] = []
     if options.checkpoint is not None:
         try:
-            config = open_folder(options.checkpoint).config()
+            config = open_folder(options.checkpoint).config(contract.observation.views)
         except FlashrtError as error:
             say(f"check_contract: {error.code.name}: {error}", "red")
             return _UNCHECKED

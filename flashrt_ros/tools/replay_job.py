@@ -78,9 +78,11 @@ def run_job(job: Job, progress: Progress = lambda what: None) -> Result:
 
 
 @lru_cache(maxsize=1)
-def _load(checkpoint: str, device: str, threads: int, contract: tuple[tuple[str, str], ...]) -> Policy:
+def _load(
+    checkpoint: str, device: str, threads: int, contract: tuple[tuple[str, str], ...], views: tuple[str, ...]
+) -> Policy:
     """The policy, kept for the next pass: an episode's start and a restore leave nothing of the one before."""
-    return load_policy(checkpoint, device, threads, contract=dict(contract))
+    return load_policy(checkpoint, device, threads, contract=dict(contract), views=views)
 
 
 class _Replayed:
@@ -129,7 +131,9 @@ class _Replayed:
     def _run(self, name: str, checkpoint: str, what_if: WhatIf, is_what_if: bool) -> tuple[Run, list[Step]]:
         job, recording = self._job, self._recording
         self._progress(f"{name}: loading {checkpoint}")
-        policy = _load(checkpoint, job.device, self._threads(), tuple(self._contract.manifest().items()))
+        contract = self._contract
+        manifest = tuple(contract.manifest().items())
+        policy = _load(checkpoint, job.device, self._threads(), manifest, contract.observation.views)
         self._order_log(policy)
         records, times, start = self._log.records, self._log.times, self._log.times[0]
         capsules = Capsules(self._capsule_folders())

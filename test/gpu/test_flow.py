@@ -94,7 +94,7 @@ SIZES = [
     (51, 4096, 1024),
     (64, 1024, 4096),
     (17, 200, 328),
-    (2, 64, 64),
+    (9, 64, 64),
     (80, 96, 64),
 ]
 
@@ -116,6 +116,34 @@ def test_normed_products(gpu, dtype, n: int, m: int, k: int, bias: bool) -> None
             }
 
         gpu.check(name, given, outputs=["out"], dtype=dtype)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(
+    ("n", "heads", "kv_heads", "width", "k"), [(50, 8, 1, 256, 1024), (3, 4, 2, 64, 200), (1, 0, 1, 256, 64)]
+)
+def test_normed_heads(gpu, dtype, n: int, heads: int, kv_heads: int, width: int, k: int, bias: bool) -> None:
+    rows, start, height = n + 20, 11, (heads + 2 * kv_heads) * width
+    gpu.check(
+        "normed_heads",
+        lambda t: {
+            "x": t.rows(n, k, scale=3.0),
+            "gain": 1 + 0.2 * t.f32(4, k),
+            "step": t.scalar(2),
+            "w": t.rows(height, k, scale=k**-0.5),
+            "cos": t.f32(rows, width // 2),
+            "sin": t.f32(rows, width // 2),
+            "start": t.scalar(start),
+            "q_out": t.out(n, heads, width) if heads else None,
+            "keys": t.out(rows, kv_heads, width),
+            "values": t.out(rows, kv_heads, width),
+            "eps": 1e-6,
+            "bias": t.f32(4, height) if bias else None,
+        },
+        outputs=["q_out", "keys", "values"],
+        dtype=dtype,
+        live={"keys": slice(start, start + n), "values": slice(start, start + n)},
+    )
 
 
 @pytest.mark.parametrize("gate", [True, False])
@@ -148,4 +176,48 @@ def test_guide(gpu) -> None:
         },
         outputs=["velocity"],
         dtype=torch.float32,
+    )
+
+
+@pytest.mark.parametrize(("n", "m", "k"), [(50, 1024, 32), (3, 30, 7)])
+@pytest.mark.parametrize("act", [None, "silu"])
+def test_stepped_linear(gpu, dtype, n: int, m: int, k: int, act: str | None) -> None:
+    gpu.check(
+        "stepped_linear",
+        lambda t: {
+            "x": t.f32(n, k),
+            "w": t.rows(m, k, scale=k**-0.5),
+            "table": t.rows(4, m),
+            "step": t.scalar(2),
+            "out": t.out(n, m),
+            "act": act,
+        },
+        outputs=["out"],
+        dtype=dtype,
+    )
+
+
+@pytest.mark.parametrize(("n", "m", "k", "locked"), [(50, 32, 1024, 0), (50, 32, 1024, 4), (3, 7, 30, 1)])
+def test_finish_step(gpu, dtype, n: int, m: int, k: int, locked: int) -> None:
+    gpu.check(
+        "finish_step",
+        lambda t: {
+            "x": t.rows(n, k, scale=3.0),
+            "gain": 1 + 0.2 * t.f32(4, k),
+            "chosen": t.scalar(1),
+            "w": t.rows(m, k, scale=k**-0.5),
+            "bias": t.f32(4, m),
+            "eps": 1e-6,
+            "target": t.f32(n, m),
+            "weight": torch.linspace(1, -0.5, n, device="cuda").clamp(min=0),
+            "table": t.f32(10, 2),
+            "step": t.scalar(4),
+            "dt": -0.1,
+            "start": t.scalar(0),
+            "locked": t.scalar(locked),
+            "velocity": t.out_f32(n, m),
+            "actions": t.f32(n, m),
+        },
+        outputs=["velocity", "actions"],
+        dtype=dtype,
     )

@@ -13,9 +13,16 @@ from typing import Any
 import pytest
 import torch
 
+from flashrt_ros.models.checkpoint import Checkpoint
+from flashrt_ros.models.config import read_json
 from flashrt_ros.models.hybrid import Hybrid
+from flashrt_ros.models.pi0 import Pi0
+from flashrt_ros.models.pi0_config import read_pi0
+from flashrt_ros.models.policy_model import PolicyModel
 from flashrt_ros.models.synthetic import RandomCheckpoint, write_synthetic
+from flashrt_ros.models.synthetic_pi0 import RandomPi0Checkpoint
 from flashrt_ros.models.tiny import write_tiny_checkpoint
+from flashrt_ros.models.tiny_pi0 import write_tiny_pi0
 from flashrt_ros.runtime.buffers import BufferSet
 
 cuda_ops = pytest.importorskip("flashrt_ros.models.cuda.ops", reason="needs requirements/cuda.txt")
@@ -49,7 +56,7 @@ class Recorder:
         return ""
 
 
-def launches(model: Hybrid, capability: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, str]]:
+def launches(model: PolicyModel, capability: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, str]]:
     """Run every stage with kernels that do nothing."""
     recorder = Recorder(capability)
     monkeypatch.setattr("flashrt_ros.models.cuda.linear.CublasLt", lambda: recorder)
@@ -80,6 +87,24 @@ def test_every_stage_has_kernels(
 ) -> None:
     launched = launches(make(dtype), capability, monkeypatch)
     assert len(launched) > 10
+    missing = {name for name in launched if not _is_in_file(*name)}
+    assert not missing
+
+
+@pytest.mark.parametrize("capability", [(8, 0), (9, 0)], ids=["sm_80", "sm_90"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
+@pytest.mark.parametrize("kind", ["pi0", "pi05"])
+def test_every_stage_of_pi0_has_kernels(
+    tmp_path: Path, kind: str, dtype: torch.dtype, capability: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_tiny_pi0(tmp_path, kind)
+    tiny = Pi0(read_json(folder / "config.json"), {}, Checkpoint(folder), dtype)
+    values = {"action_horizon": 50}
+    published = Pi0(values, {}, RandomPi0Checkpoint(read_pi0(values, {}, kind == "pi05")), dtype)
+    launched = {name for model in (tiny, published) for name in launches(model, capability, monkeypatch)}
+    assert ("denoise_linear" in {source for source, _ in launched}) == (
+        capability == (9, 0) and dtype == torch.bfloat16
+    )
     missing = {name for name in launched if not _is_in_file(*name)}
     assert not missing
 

@@ -168,6 +168,7 @@ def test_a_sample_is_never_guided(live: Live) -> None:
     live.run(live.model.act(LOCKED))
     live.run(live.model.sample(0, 1))
     sampled = live.buffers["sampled"].clone()
+    assert not torch.equal(sampled[:3], torch.full((3, WIDTH), 0.25))
     live.run(live.model.act())
     assert torch.equal(live.buffers["chunk"], sampled)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from flashrt_ros.models.synthetic_pi0 import RandomPi0Checkpoint
 from flashrt_ros.models.tiny_pi0 import STATE, write_tiny_pi0
 from flashrt_ros.policy.loading import load_policy
 from flashrt_ros.policy.opening import open_checkpoint
@@ -38,6 +39,13 @@ def test_joints_that_nothing_names_are_numbered(tmp_path: Path) -> None:
     config = open_checkpoint(folder).model.config
     assert config.state_names == config.action_names[:0] + tuple(f"state_{index}" for index in range(len(STATE)))
     assert config.action_names[-1] == f"action_{len(STATE) - 1}"
+
+
+def test_tensors_take_the_place_of_the_files(tmp_path: Path) -> None:
+    folder = write_tiny_pi0(tmp_path, "pi0")
+    tensors = RandomPi0Checkpoint(open_checkpoint(folder).model.config)
+    (folder / "model.safetensors").unlink()
+    assert open_checkpoint(folder, tensors=tensors).model.manifest()["weights"] == {"random": "seed 0 on cpu"}
 
 
 def test_only_cameras_that_are_there_are_encoded(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 # Copyright 2026 the flashrt_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Transformers that denoise actions: kernels/attend_rows.cu, rope_cache.cu, denoise_linear.cu and flow.cu."""
+"""Transformers that denoise actions: kernels/attend_rows.cu, rope_cache.cu, denoise_*.cu and flow.cu."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from torch import Tensor
 
 from flashrt_ros.models.cuda.base import CudaBase
 from flashrt_ros.models.cuda.layout import ACCESS, ceil_div, expect, rows_of, threads_for, type_name, variant
+from flashrt_ros.models.cuda.linear import ACTIVATIONS
+from flashrt_ros.models.reference.dense import Activation
 from flashrt_ros.models.reference.flow import Flow
 
 _THREADS = 256
@@ -16,6 +18,7 @@ _CLUSTER = 8
 """Blocks that may run at the same time and read each other's memory on every GPU that can do so."""
 
 _FEW_PACKED = 1024
+_STEPPED_ROWS, _STEPPED_THREADS, _STEPPED_MOST, _FINISH_WIDEST = 8, 128, 64, 4096
 _STREAM_ROWS, _STREAM_SHARED = 64, 96 << 10
 _WIDTHS = (64, 128, 256)
 """Head sizes that there are bfloat16 kernels for; others are padded to the next."""
@@ -54,6 +57,7 @@ class CudaFlow(CudaBase):
             128,
             *(q, keys, values, end, out, sums, stats),
             *sizes,
+            keys.shape[0],
             shared=(4 * step + rows) * (padded + 8) * 2,
             cluster=count if together else 1,
         )
@@ -124,6 +128,34 @@ class CudaFlow(CudaBase):
         else:
             Flow.normed_linear(self, x, gain, step, w, out, eps, bias)  # type: ignore[arg-type]
 
+    def normed_heads(
+        self,
+        x: Tensor,
+        gain: Tensor,
+        step: Tensor,
+        w: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        start: Tensor,
+        q_out: Tensor | None,
+        keys: Tensor,
+        values: Tensor,
+        eps: float,
+        bias: Tensor | None = None,
+        length: Tensor | None = None,
+    ) -> None:
+        """See Flow.normed_heads: one kernel for some rows, where there are warpgroups."""
+        kv_heads, width = keys.shape[1:]
+        if length is not None or width % 64 or not self._streams(x, w, keys.flatten(1)):
+            cache = (cos, sin, start, q_out, keys, values)
+            Flow.normed_heads(self, x, gain, step, w, *cache, eps, bias, length)  # type: ignore[arg-type]
+            return
+        expect("normed_heads", torch.float32, cos=cos, sin=sin)
+        expect("normed_heads", torch.int64, start=start)
+        heads = 0 if q_out is None else q_out.shape[1]
+        more = (cos, sin, start, keys, values, heads, kv_heads, width)
+        self._stream("heads", x, gain, w, bias, None, step, q_out, eps, more)
+
     def normed_gelu_linear(
         self, x: Tensor, gain: Tensor, step: Tensor, w: Tensor, out: Tensor, eps: float, bias: Tensor | None = None
     ) -> None:
@@ -156,19 +188,68 @@ class CudaFlow(CudaBase):
         bias: Tensor | None,
         gate: Tensor | None,
         step: Tensor,
-        out: Tensor,
+        out: Tensor | None,
         eps: float,
+        more: tuple[Tensor | int, ...] = (),
     ) -> None:
         tables = {name: part for name, part in (("gain", gain), ("bias", bias), ("gate", gate)) if part is not None}
         expect(f"{kind} of denoise_linear", torch.float32, **tables)
         expect(f"{kind} of denoise_linear", torch.int64, step=step)
-        (n, k), m = x.shape, out.shape[1]
+        steps = max((len(part) for part in tables.values()), default=1)
+        (n, k), m = x.shape, w.shape[0] // (2 if kind == "gelu" else 1)
         tiles, pieces = ceil_div(m, 64), ceil_div(k, 64)
         cluster = max(1, min(_CLUSTER, self.cuda.multiprocessors // tiles, pieces))
-        kernel, groups = ("denoise_gelu", 2) if kind == "gelu" else (f"denoise_{kind}_1", 1)
-        arguments = (x, gain, w, bias, gate, step, out, n, m, k, eps, cluster)
+        kernel = f"denoise_{kind}" if kind in ("gelu", "heads") else f"denoise_{kind}_1"
+        groups = 2 if kind == "gelu" else 1
+        chosen = step if steps > 1 else None
+        arguments = (x, gain, w, bias, gate, chosen, out, n, m, k, steps, eps, cluster, *more)
         options = {"shared": _STREAM_SHARED, "cluster": cluster}
         self.cuda.launch("denoise_linear", kernel, tiles * cluster, 128 * groups, *arguments, **options)
+
+    def stepped_linear(
+        self, x: Tensor, w: Tensor, table: Tensor, step: Tensor, out: Tensor, act: Activation | None = None
+    ) -> None:
+        """See Flow.stepped_linear; x is not rounded."""
+        op, (n, k), m = "stepped_linear", x.shape, w.shape[0]
+        if k > _STEPPED_MOST:
+            raise ValueError(f"{op}: x has {k} features; the kernel takes up to {_STEPPED_MOST}")
+        expect(op, torch.float32, x=x)
+        expect(op, torch.int64, step=step)
+        expect(op, w.dtype, w=w, table=table, out=out)
+        grid = (ceil_div(m, _STEPPED_THREADS), ceil_div(n, _STEPPED_ROWS))
+        kernel = f"{op}_{type_name(op, w)}"
+        arguments = (x, w, table, step, out, n, m, k, ACTIVATIONS[act])
+        self.cuda.launch("denoise_step", kernel, grid, _STEPPED_THREADS, *arguments)
+
+    def finish_step(
+        self,
+        x: Tensor,
+        gain: Tensor,
+        chosen: Tensor,
+        w: Tensor,
+        bias: Tensor,
+        eps: float,
+        target: Tensor,
+        weight: Tensor,
+        table: Tensor,
+        step: Tensor,
+        dt: float,
+        start: Tensor,
+        locked: Tensor,
+        velocity: Tensor,
+        actions: Tensor,
+    ) -> None:
+        """See Flow.finish_step; one kernel."""
+        op, (n, k), m = "finish_step", x.shape, w.shape[0]
+        if k > _FINISH_WIDEST:
+            raise ValueError(f"{op}: rows have {k} features; the kernel takes up to {_FINISH_WIDEST}")
+        tables = {"gain": gain, "bias": bias, "target": target, "weight": weight, "table": table}
+        expect(op, torch.float32, **tables, velocity=velocity, actions=actions)
+        expect(op, torch.int64, chosen=chosen, step=step, locked=locked)
+        expect(op, x.dtype, x=x, w=w)
+        kernel, _ = variant(f"{op}_{type_name(op, x)}", x.element_size(), (x, gain, w), k)
+        arguments = (x, gain, chosen, w, bias, eps, target, weight, table, step, dt, locked, velocity, actions, m, k)
+        self.cuda.launch("denoise_step", kernel, n, _THREADS, *arguments)
 
     def guide(self, x: Tensor, target: Tensor, weight: Tensor, table: Tensor, step: Tensor, velocity: Tensor) -> None:
         """See Flow.guide."""

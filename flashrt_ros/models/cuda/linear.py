@@ -23,7 +23,7 @@ SOME_ROWS = 16
 """Up to here tiled_linear.cu is as fast as cuBLASLt on the whole, by the sizes of a 2B model on an H200; from 24 rows on
 cuBLASLt reads weights faster."""
 
-_ACTIVATIONS: dict[Activation | None, int] = {None: 0, "gelu": 1, "gelu_tanh": 2, "relu": 3, "silu": 4}
+ACTIVATIONS: dict[Activation | None, int] = {None: 0, "gelu": 1, "gelu_tanh": 2, "relu": 3, "silu": 4}
 """The numbers of kernels/linear.cuh."""
 
 _LETTERS = {torch.float32: "f", torch.bfloat16: "b"}
@@ -83,7 +83,7 @@ class _Call:
         n, k = self.x.shape
         strides = (_stride(self.x), 0 if self.add is None else _stride(self.add), _stride(self.out))
         operands = (self.x, self.w, self.bias, self.add, self.out, self.rows)
-        return (*operands, n, self.w.shape[0], k, *strides, _ACTIVATIONS[self.act])
+        return (*operands, n, self.w.shape[0], k, *strides, ACTIVATIONS[self.act])
 
 
 class CudaLinear(CudaBase):
@@ -212,7 +212,7 @@ class CudaLinear(CudaBase):
         if self.cuda.record is not None:
             self.cuda.record.append(f"cublaslt {problem} {choice}")
         if call.act is not None and fused is None:
-            arguments = (out, m, _stride(out), _ACTIVATIONS[call.act])
+            arguments = (out, m, _stride(out), ACTIVATIONS[call.act])
             self.cuda.launch("plain_linear", f"activate_{_suffix(out)}", n, _THREADS, *arguments)
 
     def _rounded(self, x: Tensor, rows: Tensor | None) -> Tensor:

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from flashrt_ros.models.reference.attention import Attention
-from flashrt_ros.models.reference.dense import Dense
+from flashrt_ros.models.reference.dense import Activation, Dense
 from flashrt_ros.models.reference.precision import wide
 from flashrt_ros.models.reference.rows import Rows
 
@@ -80,6 +80,27 @@ class Flow(Dense, Rows, Attention):
         if bias is not None:
             self.add_row(bias, step, out)
 
+    def normed_heads(
+        self,
+        x: Tensor,
+        gain: Tensor,
+        step: Tensor,
+        w: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        start: Tensor,
+        q_out: Tensor | None,
+        keys: Tensor,
+        values: Tensor,
+        eps: float,
+        bias: Tensor | None = None,
+        length: Tensor | None = None,
+    ) -> None:
+        """Do rope_cache with what normed_linear makes of w [(heads + 2 kv_heads) d, k]."""
+        qkv = self.scratch((x.shape[0], w.shape[0]), keys.dtype)
+        self.normed_linear(x, gain, step, w, qkv, eps, bias)
+        self.rope_cache(qkv.view(len(qkv), -1, keys.shape[-1]), cos, sin, start, q_out, keys, values, length)
+
     def normed_gelu_linear(
         self, x: Tensor, gain: Tensor, step: Tensor, w: Tensor, out: Tensor, eps: float, bias: Tensor | None = None
     ) -> None:
@@ -96,6 +117,41 @@ class Flow(Dense, Rows, Attention):
         product = self.scratch(tuple(out.shape), out.dtype)
         self.linear(x, w, product)
         self.gated_add(product, gate, step, out)
+
+    def stepped_linear(
+        self, x: Tensor, w: Tensor, table: Tensor, step: Tensor, out: Tensor, act: Activation | None = None
+    ) -> None:
+        """Set out = act(x w^T + table[step]), for float32 x [n, k], w [m, k], table [steps, m] and out [n, m]."""
+        bias = self.scratch((w.shape[0],), table.dtype)
+        self.take_row(table, step, bias)
+        self.linear(x, w, out, bias=bias, act=act)
+
+    def finish_step(
+        self,
+        x: Tensor,
+        gain: Tensor,
+        chosen: Tensor,
+        w: Tensor,
+        bias: Tensor,
+        eps: float,
+        target: Tensor,
+        weight: Tensor,
+        table: Tensor,
+        step: Tensor,
+        dt: float,
+        start: Tensor,
+        locked: Tensor,
+        velocity: Tensor,
+        actions: Tensor,
+    ) -> None:
+        """Take an Euler step: read the velocity off x by normed_linear with row `chosen`, guide it, and integrate.
+
+        The first `locked` rows of actions then are the target's; `start` is 0. Sizes are those of guide.
+        """
+        self.normed_linear(x, gain, chosen, w, velocity, eps, bias)
+        self.guide(actions, target, weight, table, step, velocity)
+        self.euler(actions, velocity, dt, actions)
+        self.write_rows(target, start, locked, actions)
 
     def guide(self, x: Tensor, target: Tensor, weight: Tensor, table: Tensor, step: Tensor, velocity: Tensor) -> None:
         """Bend the velocity so that row i of the result comes near target[i], as hard as weight[i] says.

@@ -20,7 +20,7 @@ HELD = 0
 LOADS_FOR_EVER = """
 import time
 from flashrt_ros.node import mind_setup, policy_node
-def load_policy(path, device, threads, progress, contract, precision, capsule_bytes):
+def load_policy(path, device, threads, progress, contract, precision, capsule_bytes, views):
     while True:
         progress("still reading")
         time.sleep(0.05)

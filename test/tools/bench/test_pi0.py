@@ -1,0 +1,27 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from flashrt_ros.tools.bench.pi0 import main
+
+
+@pytest.mark.parametrize("kind", ["pi0", "pi05"])
+def test_it_measures_a_tiny_policy_on_a_cpu(kind: str, tmp_path: Path, capsys) -> None:
+    figures = tmp_path / "figures.json"
+    options = ["--kind", kind, "--size", "tiny", "--device", "cpu", "--views", "1", "2", "--repeats", "2"]
+    assert main([*options, "--json", str(figures)]) == 0
+    said = capsys.readouterr().out
+    found = json.loads(figures.read_text())["figures"]
+    assert {(row["views"], row["what"]) for row in found} == {
+        (views, what)
+        for views in (1, 2)
+        for what in ("whole", "encode_images", "prefix_20", "denoising", "plain PyTorch")
+    }
+    assert all(0 < row["p50"] <= row["p99"] for row in found)
+    assert all(row["what"] in said for row in found)
