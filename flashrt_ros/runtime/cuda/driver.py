@@ -89,6 +89,9 @@ class Device:
         self.ordinal = ordinal
         self._handle = check(driver.cuDeviceGet(ordinal), f"opening GPU {ordinal}")
         self.properties = self._properties()
+        self.allocated = 0
+        """Bytes of device memory taken and not given back."""
+        self._sizes: dict[int, int] = {}
         self._context = check(driver.cuDevicePrimaryCtxRetain(self._handle), f"making a context on GPU {ordinal}")
         self.use()
         flags = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
@@ -113,6 +116,8 @@ class Device:
                 "use a smaller context or capsule budget, or end what else uses the GPU",
             )
         check((status,), f"allocating {nbytes} bytes for {purpose}")
+        self._sizes[int(address)] = nbytes
+        self.allocated += nbytes
         check(driver.cuMemsetD8Async(address, 0, nbytes, self.stream), f"zeroing {purpose}")
         return int(address)
 
@@ -120,6 +125,7 @@ class Device:
         """Give device memory back once the stream is done with it."""
         self.synchronize("before memory is freed")
         check(driver.cuMemFree(address), "freeing device memory")
+        self.allocated -= self._sizes.pop(address)
 
     def allocate_host(self, nbytes: int, purpose: str) -> int:
         """Address of `nbytes` zeroed bytes of host memory that the GPU reads and writes under the same address."""

@@ -1,0 +1,68 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from flashrt_ros.policy import device
+from flashrt_ros.policy.device import Device, choose
+from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+
+
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A machine with so many GPUs, and a torch that can use them or not."""
+    driver = pytest.importorskip("flashrt_ros.runtime.cuda.driver", reason="needs requirements/cuda.txt")
+
+    def have(count: int, usable: bool = True) -> None:
+        def start_driver() -> int:
+            if not count:
+                raise FlashrtError(ErrorCode.DEVICE, "the NVIDIA driver finds no GPU; use device cpu")
+            return count
+
+        monkeypatch.setattr(driver, "start_driver", start_driver)
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: usable)
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "a GPU")
+
+    return have
+
+
+@pytest.mark.parametrize("asked", ["auto", "cuda"])
+def test_a_gpu_is_taken_where_there_is_one(gpus: Any, asked: str) -> None:
+    gpus(1)
+    assert choose(asked) == Device("cuda", "a GPU")
+    gpus(2)
+    assert choose(asked).why == "a GPU, the first of 2 GPUs"
+    assert choose("cpu") == Device("cpu", "asked for")
+
+
+@pytest.mark.parametrize(
+    ("count", "usable", "why"),
+    [(0, True, "finds no GPU"), (1, False, "cannot use the GPU: install a CUDA 13 build of torch")],
+    ids=["no GPU", "torch without CUDA"],
+)
+def test_without_one_auto_says_why_it_takes_the_cpu_and_cuda_is_refused(
+    gpus: Any, refuses: Any, count: int, usable: bool, why: str
+) -> None:
+    gpus(count, usable)
+    chosen = choose("auto")
+    assert chosen.name == "cpu"
+    assert why in chosen.why
+    with refuses(ErrorCode.DEVICE, why):
+        choose("cuda")
+
+
+def test_without_its_packages_cuda_is_refused(monkeypatch: pytest.MonkeyPatch, refuses: Any) -> None:
+    monkeypatch.setattr(device.importlib.util, "find_spec", lambda name: None)
+    with refuses(ErrorCode.DEVICE, "packages are not installed", "requirements/cuda.txt"):
+        choose("cuda")
+    assert choose("auto").name == "cpu"
+
+
+def test_precision_follows_the_device_unless_it_is_asked_for() -> None:
+    assert Device("cpu", "").precision("auto") is torch.float32
+    assert Device("cuda", "").precision("auto") is torch.bfloat16
+    assert Device("cuda", "").precision("float32") is torch.float32
