@@ -73,7 +73,7 @@ def choose(asked: str) -> Device:
 
 
 def _look_for_gpu() -> str:
-    if importlib.util.find_spec("cuda.bindings") is None:
+    if importlib.util.find_spec("cuda") is None or importlib.util.find_spec("cuda.bindings") is None:
         message = "the cuda backend's packages are not installed: pip install -r requirements/cuda.txt"
         raise FlashrtError(ErrorCode.DEVICE, message)
     from flashrt_ros.runtime.cuda.driver import start_driver

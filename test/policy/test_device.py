@@ -55,8 +55,14 @@ def test_without_one_auto_says_why_it_takes_the_cpu_and_cuda_is_refused(
         choose("cuda")
 
 
-def test_without_its_packages_cuda_is_refused(monkeypatch: pytest.MonkeyPatch, refuses: Any) -> None:
-    monkeypatch.setattr(device.importlib.util, "find_spec", lambda name: None)
+@pytest.mark.parametrize("missing", ["cuda", "cuda.bindings"])
+def test_without_its_packages_cuda_is_refused(missing: str, monkeypatch: pytest.MonkeyPatch, refuses: Any) -> None:
+    def find_spec(name: str) -> object:
+        if missing == "cuda" and name != "cuda":
+            raise ModuleNotFoundError(name)  # as for a part of a package that is not there
+        return None if name == missing else object()
+
+    monkeypatch.setattr(device.importlib.util, "find_spec", find_spec)
     with refuses(ErrorCode.DEVICE, "packages are not installed", "requirements/cuda.txt"):
         choose("cuda")
     assert choose("auto").name == "cpu"

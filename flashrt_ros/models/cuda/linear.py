@@ -20,8 +20,8 @@ FEW_ROWS = 8
 """Up to here few_rows_linear.cu is the faster one."""
 
 SOME_ROWS = 16
-"""Up to here tiled_linear.cu is as fast as cuBLASLt on the whole, by the sizes of a 2B model on an H200; from 24 rows on
-cuBLASLt reads weights faster."""
+"""Up to here tiled_linear.cu is as fast as cuBLASLt on the whole, by the sizes of a 2B model on an H200; from 24 rows
+on cuBLASLt reads weights faster."""
 
 ACTIVATIONS: dict[Activation | None, int] = {None: 0, "gelu": 1, "gelu_tanh": 2, "relu": 3, "silu": 4}
 """The numbers of kernels/linear.cuh."""
