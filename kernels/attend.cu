@@ -38,7 +38,7 @@ __device__ void attend(const bf16* q, const bf16* all_keys, const bf16* all_valu
   const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
   const int row_warp = warp % ROW_WARPS, key_warp = warp / ROW_WARPS, first_row = blockIdx.x * ROWS;
   let_next_start();
-  wait_for_inputs(q, all_keys, all_values, out);
+  wait_for_inputs();
   q = of_head(q, of_q);
   all_keys = of_head(all_keys, of_keys);
   all_values = of_head(all_values, of_values);

@@ -41,7 +41,7 @@ template <int D, int ROW_WARPS, int KEY_WARPS> __device__ void attend_cache(Cach
   const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
   const int row_warp = warp % ROW_WARPS, key_warp = warp / ROW_WARPS;
   let_next_start();
-  wait_for_inputs(position, length, c.q, c.keys, c.values);
+  wait_for_inputs();
   c.read(position, length);
   const int first_row = (gridDim.x - 1 - blockIdx.x) * ROWS;  // the longest first
   if (first_row >= c.packed_rows()) return;
@@ -144,7 +144,7 @@ extern "C" __global__ void __launch_bounds__(COMBINE_THREADS)
   __shared__ float4 ys[COMBINE_THREADS];
   __shared__ float tops[COMBINE_LINES], sums[COMBINE_LINES];
   let_next_start();
-  wait_for_inputs(position, length, gate, parts, stats);
+  wait_for_inputs();
   Cache c{nullptr, nullptr, nullptr, gate, out, nullptr, nullptr, n, group, kv_heads, d, gate_row, gate_head, splits};
   c.read(position, length);
   const int lanes = blockDim.y, packed = blockIdx.x * blockDim.z + threadIdx.z;

@@ -67,7 +67,7 @@ __device__ void attend_cache(Cache c, const int64* position, const int64* length
   Tiles& tiles = *reinterpret_cast<Tiles*>(shared);
   const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
   let_next_start();
-  wait_for_inputs(position, length, c.q, c.keys, c.values);
+  wait_for_inputs();
   c.read(position, length);
   const int first_row = (gridDim.x - 1 - blockIdx.x) * ROWS;  // the longest first
   if (first_row >= c.packed_rows()) return;

@@ -9,15 +9,10 @@ using int64 = long long;
 
 constexpr int WARP = 32;
 
-__device__ inline void hint(const void* x) { asm volatile("prefetch.global.L2 [%0];" ::"l"(x)); }
-
 // Programmatic dependent launch (sm_90 and later): a kernel may begin before the one ahead of it has ended.
-// Until `wait_for_inputs` it reads nothing but weights and tables, and writes nothing. Every thread calls it. The
-// first access of a kernel to a parameter, and to a page of memory, is slow: of the tensors that are named it happens
-// ahead of the wait, as a hint to the L2 cache, which has but one copy of a line, so that nothing old can be read.
-template <typename... T> __device__ inline void wait_for_inputs(const T*... tensors) {
+// Until `wait_for_inputs` it reads nothing but weights and tables, and writes nothing. Every thread calls it.
+__device__ inline void wait_for_inputs() {
 #if __CUDA_ARCH__ >= 900
-  if (threadIdx.x == 0) (hint(tensors), ...);
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }

@@ -86,7 +86,7 @@ __device__ void delta_rule(const T* q, const T* k, const T* v, const float* beta
   const int column = (blockIdx.x * blockDim.x + threadIdx.x) / WARP * 8 + lane % 2 * COLUMNS;
   const int first = lane / 2 * ROWS;
   let_next_start();
-  wait_for_inputs(q, k, v, beta, g, state);
+  wait_for_inputs();
   q += head / group * DK;
   k += head / group * DK;
   v += head * dv + column;

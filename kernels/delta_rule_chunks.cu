@@ -221,7 +221,7 @@ __device__ void chunks(const bf16* q, const bf16* k, const bf16* v, const Prepar
   const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, head = blockIdx.y;
   const int first_column = blockIdx.x * COLUMNS, out_row = gridDim.y * dv;
   let_next_start();
-  wait_for_inputs(length, q, k, v, prepared, state);
+  wait_for_inputs();
   const int live = (int)*length, used = (live + CHUNK - 1) / CHUNK;
   if (used == 0) return;
   if (warp == WARPS) {

@@ -114,7 +114,7 @@ __device__ void prepare(const bf16* q, const bf16* k, const float* beta, const f
   const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
   const int head = blockIdx.y, heads = gridDim.y, first = blockIdx.x * CHUNK;
   let_next_start();
-  wait_for_inputs(length, q, k, beta, g);
+  wait_for_inputs();
   const int live = (int)*length;
   if (first >= live) return;
   load_rows<DK, PREPARE_THREADS>(keys, k + head / group * DK, k_row, first, live, threadIdx.x);
