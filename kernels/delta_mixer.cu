@@ -8,18 +8,18 @@
 //
 //   x [n, (2 k_heads + heads) * D], w [4, ..], conv_state [3, ..]; b, a [n, heads]; a_log, dt_bias float32 [heads]
 //   state float32 [heads, D, D]; z, out [n, heads, D], gain [D]; qkv like x; beta, g float32 [n, heads]
-// All is float32 between x and out. On sm_90 and later a cluster of D / 32 blocks has a head, 32 values a block; before,
-// one block has it.
+// All is float32 between x and out. One block has a head where there is one row, which is all waiting, and before sm_90;
+// of more rows a cluster of D / 32 blocks has it, 32 values a block.
 #include "cluster.cuh"
 #include "delta_rows.cuh"
 #include "gate.cuh"
 
 #if __CUDA_ARCH__ >= 900
-#define CLUSTER(D) __cluster_dims__(D / WARP, 1, 1)
-template <int D> constexpr int COLUMNS_OF = WARP;
+template <int D, int N> constexpr int COLUMNS_OF = N == 1 ? D : WARP;
+#define CLUSTER(D, N) __cluster_dims__(D / COLUMNS_OF<D, N>, 1, 1)
 #else
-#define CLUSTER(D)
-template <int D> constexpr int COLUMNS_OF = D;
+template <int D, int N> constexpr int COLUMNS_OF = D;
+#define CLUSTER(D, N)
 #endif
 
 template <typename T> struct Rows {
@@ -74,7 +74,7 @@ template <int D, int COLUMNS, int N> __device__ float head_squares(const Shared<
 }
 
 template <typename T, int D, int N, bool MOVE> __device__ void delta_mixer(const Rows<T>& rows) {
-  constexpr int COLUMNS = COLUMNS_OF<D>, BLOCKS = D / COLUMNS;
+  constexpr int COLUMNS = COLUMNS_OF<D, N>, BLOCKS = D / COLUMNS;
   using Block = Shared<D, COLUMNS, N>;
   __shared__ Block shared;
   const int thread = threadIdx.x, head = blockIdx.x / BLOCKS, rank = blockIdx.x % BLOCKS, value = rank * COLUMNS;
@@ -135,8 +135,8 @@ template <typename T, int D, int N, bool MOVE> __device__ void delta_mixer(const
     }
   }
   __syncthreads();
-  cluster_arrive();
-  cluster_wait();  // all blocks of the head have left their squares, and have read the conv state
+  if (BLOCKS > 1) cluster_arrive();
+  if (BLOCKS > 1) cluster_wait();  // all blocks of the head have left their squares, and have read the conv state
 
   if (puts_out) {
     const float squares = head_squares(shared, live);
@@ -147,25 +147,25 @@ template <typename T, int D, int N, bool MOVE> __device__ void delta_mixer(const
         rows.out[(int64(i) * heads + head) * D + value + column] = from_float<T>(y[i] * scale * silu_as<T>(gate[i]));
     }
   }
-  cluster_arrive();
+  if (BLOCKS > 1) cluster_arrive();
   if constexpr (MOVE) {
     if (live > 0) move_state(shared, s, state, live);
     if (convolves && owns)
 #pragma unroll
       for (int tap = 0; tap < BEFORE; ++tap) rows.conv_state[tap * channels + place] = from_float<T>(window[tap]);
   }
-  cluster_wait();  // none leaves while its squares are read
+  if (BLOCKS > 1) cluster_wait();  // none leaves while its squares are read
 }
 
 #define DELTA_MIXER(SUFFIX, T, D, N)                                                                                  \
-  extern "C" __global__ void CLUSTER(D) __launch_bounds__(4 * D, 1) delta_mixer_##SUFFIX(                             \
+  extern "C" __global__ void CLUSTER(D, N) __launch_bounds__(4 * D, 1) delta_mixer_##SUFFIX(                             \
       const T* x, const T* w, T* conv_state, const int64* length, const T* b, const T* a, const float* a_log,         \
       const float* dt_bias, const T* z, const T* gain, float* state, T* out, int n, int heads, int x_stride,          \
       int gate_stride, int z_stride, float eps) {                                                                     \
     delta_mixer<T, D, N, true>({x, w, b, a, z, gain, conv_state, a_log, dt_bias, state, length, nullptr, out,         \
                                 nullptr, nullptr, n, heads, heads, x_stride, gate_stride, z_stride, eps});            \
   }                                                                                                                   \
-  extern "C" __global__ void CLUSTER(D) __launch_bounds__(4 * D, 1) offer_mixer_##SUFFIX(                             \
+  extern "C" __global__ void CLUSTER(D, N) __launch_bounds__(4 * D, 1) offer_mixer_##SUFFIX(                             \
       const T* x, const T* w, T* conv_state, const T* b, const T* a, const float* a_log, const float* dt_bias,        \
       const T* z, const T* gain, float* state, T* qkv, float* beta, float* g, T* out, int n, int heads, int k_heads,  \
       int x_stride, int gate_stride, int z_stride, float eps) {                                                       \

@@ -63,7 +63,7 @@ class CudaDeltaMixer(CudaBase, Composites):
         tensors = (x, w, conv_state, length, b, a, a_log, dt_bias, z, gain, state, out)
         kernel, (heads, width, _) = f"delta_mixer_{variant}", state.shape
         self.cuda.launch(
-            "delta_mixer", kernel, self._grid(state), 4 * width, *tensors, x.shape[0], heads, *strides, eps
+            "delta_mixer", kernel, self._grid(x, state), 4 * width, *tensors, x.shape[0], heads, *strides, eps
         )
 
     def offer_mixer(
@@ -98,12 +98,12 @@ class CudaDeltaMixer(CudaBase, Composites):
             state.shape[1],
             (x.shape[0], state.shape[0], _k_heads(x, state)),
         )
-        self.cuda.launch("delta_mixer", kernel, self._grid(state), 4 * width, *tensors, *sizes, *strides, eps)
+        self.cuda.launch("delta_mixer", kernel, self._grid(x, state), 4 * width, *tensors, *sizes, *strides, eps)
 
-    def _grid(self, state: Tensor) -> int:
-        """A block a head, or on sm_90 and later a cluster of blocks with one warp's values each."""
+    def _grid(self, x: Tensor, state: Tensor) -> int:
+        """A block a head, or for several rows, on sm_90 and later, a cluster of blocks with one warp's values each."""
         heads, width, _ = state.shape
-        return heads * (width // WARP if self.cuda.capability >= (9, 0) else 1)
+        return heads * (width // WARP if x.shape[0] > 1 and self.cuda.capability >= (9, 0) else 1)
 
     def keep_mixers(
         self,
