@@ -76,7 +76,7 @@ __device__ inline uint4 scaled(uint4 x, const float* gain, float& squares) {
 
 template <typename O, bool NORM, bool GATED>
 __device__ void few_rows(const bf16* x, const float* gain, const bf16* w, const Epilogue<bf16, O>& epilogue,
-                         const int64* rows, int n, int m, int k, int ldx, float eps, const Ahead& ahead) {
+                         const int64* rows, int n, int m, int k, int ldx, float eps) {
   extern __shared__ __align__(128) unsigned char ring[];
   __shared__ float sums[2][WARPS][ROWS * PAD];
   __shared__ float squares[WARPS][ROWS];
@@ -169,16 +169,15 @@ __device__ void few_rows(const bf16* x, const float* gain, const bf16* w, const 
     }
     epilogue(out_row, column, GATED ? silu(total) * above : total, addend);
   }
-  ahead.fetch();
   wait_for_copies<0>();
 }
 
 #define FEW_ROWS_LINEAR(NAME, O)                                                                                     \
   extern "C" __global__ void __launch_bounds__(THREADS, 2) NAME(                                                     \
       const bf16* x, const bf16* w, const bf16* bias, const O* add, O* out, const int64* rows, int n, int m, int k,  \
-      int ldx, int ldadd, int ldout, int act, const char* ahead, int lines) {                                        \
+      int ldx, int ldadd, int ldout, int act) {                                        \
     few_rows<O, false, false>(x, nullptr, w, Epilogue<bf16, O>{bias, add, out, ldadd, ldout, act}, rows, n, m, k,    \
-                              ldx, 0.0f, Ahead{ahead, lines});                                                       \
+                              ldx, 0.0f);                                                       \
   }
 FEW_ROWS_LINEAR(few_rows_linear_bf16, bf16)
 FEW_ROWS_LINEAR(few_rows_linear_f32, float)
@@ -186,9 +185,9 @@ FEW_ROWS_LINEAR(few_rows_linear_f32, float)
 #define FEW_ROWS_NORMED(NAME, GATED)                                                                                 \
   extern "C" __global__ void __launch_bounds__(THREADS, 2) NAME(                                                     \
       const bf16* x, const float* gain, const bf16* w, bf16* out, int n, int m, int k, int ldx, int ldout,           \
-      float eps, const char* ahead, int lines) {                                                                     \
+      float eps) {                                                                     \
     few_rows<bf16, true, GATED>(x, gain, w, Epilogue<bf16, bf16>{nullptr, nullptr, out, 0, ldout, IDENTITY},         \
-                                nullptr, n, m, k, ldx, eps, Ahead{ahead, lines});                                    \
+                                nullptr, n, m, k, ldx, eps);                                    \
   }
 FEW_ROWS_NORMED(few_rows_norm, false)
 FEW_ROWS_NORMED(few_rows_gated, true)

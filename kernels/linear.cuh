@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every product of rows does with a sum: out = act(sum + bias) + add, in float32, rounded once.
 #pragma once
-#include "vector.cuh"
+#include "common.cuh"
 
 // The numbers that flashrt_ros/models/cuda/linear.py passes.
 enum Activation { IDENTITY = 0, GELU = 1, GELU_TANH = 2, RELU = 3, SILU = 4 };
@@ -40,14 +40,3 @@ template <typename B, typename O> struct Epilogue {
 __device__ inline int live_rows(const int64* rows, int n) {
   return rows ? static_cast<int>(*rows < n ? *rows : n) : n;
 }
-
-// Weights that later kernels want: fetched into L2 by all threads of a grid, behind its own.
-struct Ahead {
-  const char* data;
-  int lines;
-
-  __device__ void fetch() const {
-    const int block = blockIdx.x + gridDim.x * blockIdx.y, threads = blockDim.x * gridDim.x * gridDim.y;
-    for (int line = block * blockDim.x + threadIdx.x; line < lines; line += threads) prefetch(data + (int64)line * 128);
-  }
-};

@@ -1,18 +1,17 @@
 // Copyright 2026 the flashrt_ros authors
 // SPDX-License-Identifier: Apache-2.0
-// Products of up to 64 rows (or of blocks of 64) close to the speed at which weights stream from memory, bfloat16:
-//   tiled_linear_<T>_<tiles>_<height>: out = act(x w^T + bias) + add           x [n, k], w [m, k], out [n, m]
-//   tiled_gated_<tiles>_<height>: out = silu(x gate^T) * (x up^T)              w = [gate; up], 2 m rows
-// <tiles>: n <= 8 tiles; <height>: a block takes 64 height weight rows. k is a multiple of 8, and rows of x and w begin
+// Products of some rows with weights that stream from memory, bfloat16; also of as many blocks of 64 rows as count:
+//   tiled_linear_<T>_<tiles>: out = act(x w^T + bias) + add           x [n, k], w [m, k], out [n, m]
+//   tiled_gated_<tiles>: out = silu(x gate^T) * (x up^T)              w = [gate; up], 2 m rows
+// <tiles>: a block takes 8 tiles rows at most, n <= 8 tiles or tiles = 8. k is a multiple of 8, and rows of x and w begin
 // at multiples of 16 bytes. w is read before the preceding kernel has ended: it holds weights.
 //
-// Weight rows are the rows of the m16n8k16 products, so that n is padded to 8 alone. Two groups of four warps take
-// turns at pieces of 32 columns, a warp 16 height rows; weights pass through lanes' own slots of shared memory, x is
+// Weight rows are the rows of the m16n8k16 products, so that n is padded to 8 alone. A block takes 64 of them, two
+// groups of four warps in turns pieces of 32 columns. Weights pass through lanes' own slots of shared memory, x is
 // shared by a group, both in the order in which lanes want them (pieces.cuh). Where m gives too few blocks to fill
 // the GPU, the blocks of a cluster (sm_90 and later) share out k. Sums are added in the order of groups and ranks.
-// Grid: (ceil(rows of w / (64 height)) * cluster, ceil(n / 64)), clusters of (cluster, 1), 256 threads.
+// Grid: (ceil(rows of w / 64) * cluster, ceil(n / 64)), clusters of (cluster, 1), 256 threads.
 // Dynamic shared memory: SHARED_KIB.
-// spills: tiled_linear_bf16_8_2 tiled_linear_f32_8_2 tiled_gated_8_2
 #include "linear.cuh"
 #include "pieces.cuh"
 
@@ -62,13 +61,13 @@ __device__ inline float4 sum_remote(const float* shared, int cluster) {
   return sum;
 }
 
-template <typename O, int TILES, int HEIGHT, bool GATED>
+template <typename O, int TILES, bool GATED>
 __device__ void tiled(const bf16* x, const bf16* w, const Epilogue<bf16, O>& epilogue, const int64* rows, int n, int m,
-                      int k, int ldx, int cluster, const Ahead& ahead) {
-  constexpr int BLOCK = 64 * HEIGHT, OUTPUTS = GATED ? BLOCK / 2 : BLOCK, LINE = BLOCK + 4;
-  constexpr int W_BYTES = HEIGHT * 2 * PIECE_BYTES, GROUP_BYTES = WARPS * W_BYTES + TILES * PIECE_BYTES;
+                      int k, int ldx, int cluster) {
+  constexpr int BLOCK = 64, OUTPUTS = GATED ? BLOCK / 2 : BLOCK, LINE = BLOCK + 4;
+  constexpr int W_BYTES = 2 * PIECE_BYTES, GROUP_BYTES = WARPS * W_BYTES + TILES * PIECE_BYTES;
   constexpr int STAGES = SHARED_KIB * 1024 / (GROUPS * GROUP_BYTES);
-  static_assert(STAGES >= 3 && TILES * 8 * LINE * 4 <= SHARED_KIB * 1024, "shared memory");
+  static_assert(TILES * (8 * LINE + 4 * GROUP_THREADS) * 4 <= SHARED_KIB * 1024, "room for sums");
   extern __shared__ __align__(128) unsigned char memory[];
   const int group = threadIdx.x / GROUP_THREADS, warp = threadIdx.x / WARP % WARPS, lane = threadIdx.x % WARP;
   const int g = lane / 4, t = lane % 4;
@@ -83,24 +82,19 @@ __device__ void tiled(const bf16* x, const bf16* w, const Epilogue<bf16, O>& epi
   };
   unsigned char* const stage0 = memory + group * GROUP_BYTES + lane * 16;
 
-  unsigned mine[HEIGHT][2];  // where this lane's weight rows begin, in 16 bytes
+  unsigned mine[2];  // where this lane's weight rows begin, in 16 bytes
 #pragma unroll
-  for (int i = 0; i < HEIGHT; i++)
-#pragma unroll
-    for (int upper = 0; upper < 2; upper++) {
-      const int strip = warp * HEIGHT + i;
-      const int r = GATED ? tile * OUTPUTS + strip * 8 + g : tile * BLOCK + strip * 16 + g + 8 * upper;
-      mine[i][upper] = static_cast<unsigned>(min(r, m - 1) + (GATED ? upper * m : 0)) * (k / 8) + t;
-    }
+  for (int upper = 0; upper < 2; upper++) {
+    const int r = GATED ? tile * OUTPUTS + warp * 8 + g : tile * BLOCK + warp * 16 + g + 8 * upper;
+    mine[upper] = static_cast<unsigned>(min(r, m - 1) + (GATED ? upper * m : 0)) * (k / 8) + t;
+  }
   const auto fetch_weights = [&](int index, int stage) {
     const int column = column_of(index);
     unsigned char* const slot = stage0 + stage * GROUPS * GROUP_BYTES + warp * W_BYTES;
     if (index < count) {
 #pragma unroll
-      for (int i = 0; i < HEIGHT; i++)
-#pragma unroll
-        for (int upper = 0; upper < 2; upper++)
-          copy_weights(slot + (i * 2 + upper) * PIECE_BYTES, w + (int64)mine[i][upper] * 8 + column, column + t * 8 < k);
+      for (int upper = 0; upper < 2; upper++)
+        copy_weights(slot + upper * PIECE_BYTES, w + (int64)mine[upper] * 8 + column, column + t * 8 < k);
     }
   };
   let_next_start();
@@ -130,7 +124,7 @@ __device__ void tiled(const bf16* x, const bf16* w, const Epilogue<bf16, O>& epi
 #pragma unroll
   for (int stage = 0; stage < STAGES - 1; stage++) fetch_rows(stage, stage);
 
-  float sum[HEIGHT][TILES][4] = {};
+  float sum[TILES][4] = {};
   int stage = 0, next = STAGES - 1;
   for (int index = 0; index < count; index++) {
     wait_for_copies<STAGES - 2>();
@@ -138,15 +132,10 @@ __device__ void tiled(const bf16* x, const bf16* w, const Epilogue<bf16, O>& epi
     fetch_weights(index + STAGES - 1, next);
     fetch_rows(index + STAGES - 1, next);
     const unsigned char* const slot = stage0 + stage * GROUPS * GROUP_BYTES;
-    uint4 a[HEIGHT][2];
+    const uint4 low = load_piece(slot + warp * W_BYTES), high = load_piece(slot + warp * W_BYTES + PIECE_BYTES);
 #pragma unroll
-    for (int i = 0; i < HEIGHT * 2; i++) a[i / 2][i % 2] = load_piece(slot + warp * W_BYTES + i * PIECE_BYTES);
-#pragma unroll
-    for (int j = 0; j < TILES; j++) {
-      const uint4 b = load_piece(slot + WARPS * W_BYTES + j * PIECE_BYTES);
-#pragma unroll
-      for (int i = 0; i < HEIGHT; i++) multiply_pieces(sum[i][j], a[i][0], a[i][1], b);
-    }
+    for (int j = 0; j < TILES; j++)
+      multiply_pieces(sum[j], low, high, load_piece(slot + WARPS * W_BYTES + j * PIECE_BYTES));
     next = stage, stage = stage + 1 == STAGES ? 0 : stage + 1;
   }
   wait_for_copies<0>();
@@ -154,33 +143,17 @@ __device__ void tiled(const bf16* x, const bf16* w, const Epilogue<bf16, O>& epi
 
   // The second group hands its sums to the first, lane to lane; that one lays them out as lines of out.
   float* const sums = reinterpret_cast<float*>(memory);
-  const int partner = threadIdx.x % GROUP_THREADS;
+  float* const handed = sums + TILES * 8 * LINE + threadIdx.x % GROUP_THREADS;
   if (group == 1) {
 #pragma unroll
-    for (int i = 0; i < HEIGHT; i++)
-#pragma unroll
-      for (int j = 0; j < TILES; j++)
-#pragma unroll
-        for (int e = 0; e < 4; e++) sums[((i * TILES + j) * 4 + e) * GROUP_THREADS + partner] = sum[i][j][e];
+    for (int i = 0; i < TILES * 4; i++) handed[i * GROUP_THREADS] = sum[i / 4][i % 4];
   }
   __syncthreads();
   if (group == 0) {
 #pragma unroll
-    for (int i = 0; i < HEIGHT; i++)
-#pragma unroll
-      for (int j = 0; j < TILES; j++)
-#pragma unroll
-        for (int e = 0; e < 4; e++) sum[i][j][e] += sums[((i * TILES + j) * 4 + e) * GROUP_THREADS + partner];
-  }
-  __syncthreads();
-  if (group == 0) {
-#pragma unroll
-    for (int i = 0; i < HEIGHT; i++)
-#pragma unroll
-      for (int j = 0; j < TILES; j++)
-#pragma unroll
-        for (int e = 0; e < 4; e++)
-          sums[(j * 8 + 2 * t + e % 2) * LINE + (warp * HEIGHT + i) * 16 + g + e / 2 * 8] = sum[i][j][e];
+    for (int i = 0; i < TILES * 4; i++)
+      sums[(i / 4 * 8 + 2 * t + i % 2) * LINE + warp * 16 + g + i % 4 / 2 * 8] =
+          sum[i / 4][i % 4] + handed[i * GROUP_THREADS];
   }
   sync_cluster(cluster);
   for (int item = threadIdx.x;; item += THREADS) {
@@ -198,33 +171,23 @@ __device__ void tiled(const bf16* x, const bf16* w, const Epilogue<bf16, O>& epi
     for (int i = 0; i < 4; i++)
       if (column + i < m) epilogue(row0 + row, column + i, values[i]);
   }
-  ahead.fetch();
   if (cluster > 1) sync_cluster(cluster);
 }
 
-#define TILED_LINEAR(NAME, O, TILES, HEIGHT)                                                                         \
+#define TILED_LINEAR(NAME, O, TILES)                                                                                 \
   extern "C" __global__ void __launch_bounds__(THREADS, 2) NAME(                                                     \
       const bf16* x, const bf16* w, const bf16* bias, const O* add, O* out, const int64* rows, int n, int m, int k,  \
-      int ldx, int ldadd, int ldout, int act, int cluster, const char* ahead, int lines) {                           \
-    tiled<O, TILES, HEIGHT, false>(x, w, Epilogue<bf16, O>{bias, add, out, ldadd, ldout, act}, rows, n, m, k, ldx,   \
-                                   cluster, Ahead{ahead, lines});                                                    \
+      int ldx, int ldadd, int ldout, int act, int cluster) {                                                         \
+    tiled<O, TILES, false>(x, w, Epilogue<bf16, O>{bias, add, out, ldadd, ldout, act}, rows, n, m, k, ldx, cluster); \
   }
-#define TILED(TILES, HEIGHT)                                                                                         \
-  TILED_LINEAR(tiled_linear_bf16_##TILES##_##HEIGHT, bf16, TILES, HEIGHT)                                            \
-  TILED_LINEAR(tiled_linear_f32_##TILES##_##HEIGHT, float, TILES, HEIGHT)                                            \
-  extern "C" __global__ void __launch_bounds__(THREADS, 2) tiled_gated_##TILES##_##HEIGHT(                           \
-      const bf16* x, const bf16* w, bf16* out, int n, int m, int k, int ldx, int ldout, int cluster,                 \
-      const char* ahead, int lines) {                                                                                \
-    tiled<bf16, TILES, HEIGHT, true>(x, w, Epilogue<bf16, bf16>{nullptr, nullptr, out, 0, ldout, IDENTITY}, nullptr, \
-                                     n, m, k, ldx, cluster, Ahead{ahead, lines});                                    \
+#define TILED(TILES)                                                                                                 \
+  TILED_LINEAR(tiled_linear_bf16_##TILES, bf16, TILES)                                                               \
+  TILED_LINEAR(tiled_linear_f32_##TILES, float, TILES)                                                               \
+  extern "C" __global__ void __launch_bounds__(THREADS, 2) tiled_gated_##TILES(                                      \
+      const bf16* x, const bf16* w, bf16* out, int n, int m, int k, int ldx, int ldout, int cluster) {               \
+    tiled<bf16, TILES, true>(x, w, Epilogue<bf16, bf16>{nullptr, nullptr, out, 0, ldout, IDENTITY}, nullptr, n, m,   \
+                             k, ldx, cluster);                                                                       \
   }
-TILED(3, 1)
-TILED(4, 1)
-TILED(6, 1)
-TILED(7, 1)
-TILED(8, 1)
-TILED(3, 2)
-TILED(4, 2)
-TILED(6, 2)
-TILED(7, 2)
-TILED(8, 2)
+TILED(2)
+TILED(3)
+TILED(8)

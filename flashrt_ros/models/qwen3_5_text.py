@@ -169,7 +169,6 @@ class TextModel:
         c, n = self.config, x.shape[0]
         widths = (c.conv_width, c.value_width, c.v_heads, c.v_heads)
         mixed = ops.scratch((n, sum(widths)), self.dtype)
-        ops.expect(w["out"], w["gate_up"])
         ops.norm_linear(x, w["input_norm"], w["in"], mixed, c.eps)
         qkv, z, beta, decay = mixed.split(widths, dim=-1)
         conv, state = b[f"conv.{layer}"], b[f"recurrent.{layer}"]

@@ -153,18 +153,3 @@ def test_products_are_part_of_the_numerics(gpu) -> None:
     x, w = torch.ones(128, 64, dtype=BF16, device="cuda"), torch.ones(64, 64, dtype=BF16, device="cuda")
     gpu.ops.linear(x, w, torch.empty(128, 64, dtype=BF16, device="cuda"))
     assert any("n=128, m=64, k=64" in name and "tile" in value for name, value in gpu.ops.linear_numerics().items())
-
-
-@pytest.mark.parametrize("n", [1, 24, 100])
-def test_expected_weights_change_no_result(gpu, n) -> None:
-    generator = torch.Generator("cuda").manual_seed(n)
-    x, w, later = (
-        torch.randn(shape, generator=generator, device="cuda").to(BF16) for shape in ((n, 512), (328, 512), (999, 264))
-    )
-    outs = [torch.full((n, 328), torch.nan, dtype=BF16, device="cuda") for _ in range(2)]
-    gpu.ops.linear(x, w, outs[0])
-    gpu.ops.expect(later, w)
-    gpu.ops.linear(x, w, outs[1])
-    gpu.device.synchronize("in linear")
-    assert torch.equal(*outs)
-    assert gpu.ops._ahead() == (None, 0)

@@ -19,9 +19,9 @@ from flashrt_ros.runtime.cuda.launcher import KernelLauncher
 FEW_ROWS = 8
 """Up to here few_rows_linear.cu is the faster one."""
 
-SOME_ROWS = 16
-"""Up to here tiled_linear.cu is as fast as cuBLASLt on the whole, by the sizes of a 2B model on an H200; from 24 rows
-on cuBLASLt reads weights faster."""
+SOME_ROWS = 24
+"""Up to here tiled_linear.cu is as fast as cuBLASLt or faster, by the sizes of a 2B model on an H200; from 49 rows on
+cuBLASLt reads weights faster."""
 
 ACTIVATIONS: dict[Activation | None, int] = {None: 0, "gelu": 1, "gelu_tanh": 2, "relu": 3, "silu": 4}
 """The numbers of kernels/linear.cuh."""
@@ -36,16 +36,12 @@ _FEW_HEIGHT, _FEW_SHARED, _FEW_GAINS, _FEW_NORMED = 16, 80 << 10, 8 << 10, 2048
 """Weight rows of a tile of kernels/few_rows_linear.cu; its shared memory; that of gains, and how many it holds."""
 
 _TILED_HEIGHT, _TILED_WIDTH, _TILED_SHARED, _TILED_PIECE = 64, 64, 96 << 10, 32
-_TILED_COUNTS = (3, 4, 6, 7, 8)
+_TILED_COUNTS = (2, 3, 8)
 """Tiles of 8 rows that kernels/tiled_linear.cu is compiled for."""
 
-_LINE, _AHEAD_BYTES, _AHEAD_GAP = 128, 16 << 20, 64 << 10
-"""Weights are fetched ahead by lines, up to what the kernels between two products leave time for and L2 has room for;
-what lies between two of them comes along."""
-
-_CLUSTERS = range(1, 9)
-_BLOCK_COST = 8
-"""What a block of tiled_linear.cu costs to begin and to end, in pieces of 64 weight rows."""
+_CLUSTERS = (1, 2, 4, 6, 8)
+_CLUSTER_PIECES = 12
+"""A block of tiled_linear.cu takes that many pieces of k at least: below, adding up costs more than it saves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,20 +88,6 @@ class CudaLinear(CudaBase):
     def __init__(self, cuda: KernelLauncher) -> None:
         super().__init__(cuda)
         self._cublaslt = CublasLt()
-        self._expected: tuple[Tensor | None, int] = (None, 0)
-
-    def expect(self, *weights: Tensor) -> None:
-        """See Dense.expect: the next product brings them into L2, as far as they lie side by side."""
-        begin = end = weights[0].data_ptr()
-        for w in weights:
-            if 0 <= w.data_ptr() - end <= _AHEAD_GAP:
-                end = w.data_ptr() + w.nbytes
-        self._expected = weights[0], min(end - begin, _AHEAD_BYTES) // _LINE
-
-    def _ahead(self) -> tuple[Tensor | None, int]:
-        """The weights that are expected, and how many lines; asked for by one product alone."""
-        expected, self._expected = self._expected, (None, 0)
-        return expected
 
     def linear(
         self,
@@ -130,7 +112,6 @@ class CudaLinear(CudaBase):
         elif types in ("bbb", "fff") and _fits_cublaslt(call):
             self._many_rows(call)
         else:
-            self._ahead()
             grid = (ceil_div(w.shape[0], _PLAIN_TILE), ceil_div(n, _PLAIN_TILE))
             self.cuda.launch("plain_linear", f"plain_linear_{types}", grid, _THREADS, *call.arguments())
 
@@ -159,12 +140,12 @@ class CudaLinear(CudaBase):
     def _few_rows(self, call: _Call) -> None:
         kernel = f"few_rows_linear_{_suffix(call.out)}"
         grid = self._few_grid(call.w.shape[0], _FEW_HEIGHT)
-        arguments = (*call.arguments(), *self._ahead())
+        arguments = call.arguments()
         self.cuda.launch("few_rows_linear", kernel, grid, _THREADS, *arguments, shared=_FEW_SHARED)
 
     def _few_rows_normed(self, kind: str, x: Tensor, gain: Tensor, w: Tensor, out: Tensor, eps: float) -> None:
         (n, k), m = x.shape, out.shape[1]
-        arguments = (x, gain, w, out, n, m, k, _stride(x), _stride(out), eps, *self._ahead())
+        arguments = (x, gain, w, out, n, m, k, _stride(x), _stride(out), eps)
         grid = self._few_grid(m, _FEW_HEIGHT // 2 if kind == "gated" else _FEW_HEIGHT)
         shared = _FEW_SHARED + _FEW_GAINS
         self.cuda.launch("few_rows_linear", f"few_rows_{kind}", grid, _THREADS, *arguments, shared=shared)
@@ -183,15 +164,14 @@ class CudaLinear(CudaBase):
         self._launch_tiled(f"tiled_gated_{_tiles(x.shape[0])}", x, w, arguments)
 
     def _launch_tiled(self, kernel: str, x: Tensor, w: Tensor, arguments: tuple[Tensor | int | None, ...]) -> None:
-        clusters = _CLUSTERS if self.cuda.capability >= (9, 0) else range(1, 2)
-        height, cluster = tiling(w.shape[0], x.shape[1], self.cuda.multiprocessors, clusters)
-        grid = (ceil_div(w.shape[0], height * _TILED_HEIGHT) * cluster, ceil_div(x.shape[0], _TILED_WIDTH))
-        arguments = (*arguments, cluster, *self._ahead())
+        cluster = 1
+        if self.cuda.capability >= (9, 0):
+            cluster = cluster_size(w.shape[0], x.shape[1], self.cuda.multiprocessors)
+        grid = (ceil_div(w.shape[0], _TILED_HEIGHT) * cluster, ceil_div(x.shape[0], _TILED_WIDTH))
         options = {"shared": _TILED_SHARED, "cluster": cluster}
-        self.cuda.launch("tiled_linear", f"{kernel}_{height}", grid, _THREADS, *arguments, **options)
+        self.cuda.launch("tiled_linear", kernel, grid, _THREADS, *arguments, cluster, **options)
 
     def _many_rows(self, call: _Call) -> None:
-        self._ahead()
         (n, k), m, out = call.x.shape, call.w.shape[0], call.out
         fused = call.act if call.act in ("relu", "gelu_tanh") else None
         problem = Problem(
@@ -221,21 +201,19 @@ class CudaLinear(CudaBase):
         return out
 
 
-def tiling(m: int, k: int, multiprocessors: int, clusters: range) -> tuple[int, int]:
-    """How kernels/tiled_linear.cu shares out m weight rows of k columns.
+def cluster_size(m: int, k: int, multiprocessors: int) -> int:
+    """How many blocks of kernels/tiled_linear.cu share out k, for m weight rows of k columns.
 
-    Returns:
-        The height of a block, 1 or 2 times 64 weight rows, and how many blocks share out k: what takes the least
-        time if blocks run side by side, one a multiprocessor, and each takes as long as it has weights.
+    As many as a GPU holds at once, two a multiprocessor; with more than two to a cluster three for two
+    multiprocessors, which measures faster than a full house.
     """
-    pieces = ceil_div(k, _TILED_PIECE)
+    tiles, most = ceil_div(m, _TILED_HEIGHT), ceil_div(k, _TILED_PIECE * _CLUSTER_PIECES)
 
-    def cost(choice: tuple[int, int]) -> tuple[int, int, int]:
-        height, cluster = choice
-        rounds = ceil_div(ceil_div(m, height * _TILED_HEIGHT) * cluster, multiprocessors)
-        return rounds * (height * ceil_div(pieces, cluster) + _BLOCK_COST), -height, cluster
+    def fits(cluster: int) -> bool:
+        room = 2 * multiprocessors if cluster == 2 else multiprocessors * 3 // 2
+        return cluster <= most and tiles * cluster <= room
 
-    return min(((height, cluster) for height in (1, 2) for cluster in clusters if cluster <= pieces), key=cost)
+    return max((cluster for cluster in _CLUSTERS if fits(cluster)), default=1)
 
 
 def _normed(x: Tensor, gain: Tensor, w: Tensor, out: Tensor) -> bool:

@@ -79,9 +79,6 @@ class Dense:
         self.norm_linear(x, gain, w, gate_up, eps)
         self.silu_product(gate_up, out)
 
-    def expect(self, *weights: Tensor) -> None:
-        """Say which weights are wanted soon, in this order; a backend may fetch them while it does what follows."""
-
     def norm(self, x: Tensor, gain: Tensor, out: Tensor, eps: float) -> None:
         """Set out = gain * x / rms(x) over the last dimension, in float32 and then cast; `out` may be x."""
         out.copy_(F.rms_norm(wide(x), gain.shape, gain, eps))
