@@ -15,30 +15,27 @@ struct Table {
   unsigned count;
 };
 
-// Blocks walk over chunks of 32 KiB; each thread has four loads of 16 bytes under way.
+// Each block copies one chunk of 32 KiB, with four loads of 16 bytes of each thread under way.
 extern "C" __global__ void __launch_bounds__(512) copy_ranges(const __grid_constant__ Table table) {
   let_next_start();
   wait_for_inputs();
-  const unsigned chunks = table.first_chunk[table.count];
   unsigned range = 0;
-  for (unsigned chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
-    while (table.first_chunk[range + 1] <= chunk) ++range;
-    const unsigned long long begin = static_cast<unsigned long long>(chunk - table.first_chunk[range]) * CHUNK;
-    const unsigned length = static_cast<unsigned>(min(static_cast<unsigned long long>(CHUNK), table.nbytes[range] - begin));
-    const char* source = reinterpret_cast<const char*>(table.source[range]) + begin;
-    char* target = reinterpret_cast<char*>(table.target[range]) + begin;
-    const uint4* from = reinterpret_cast<const uint4*>(source);
-    uint4* to = reinterpret_cast<uint4*>(target);
-    const unsigned vectors = length / 16;
-    if (vectors == CHUNK / 16) {
-      uint4 held[4];
+  while (table.first_chunk[range + 1] <= blockIdx.x) ++range;
+  const unsigned long long begin = static_cast<unsigned long long>(blockIdx.x - table.first_chunk[range]) * CHUNK;
+  const unsigned length = static_cast<unsigned>(min(static_cast<unsigned long long>(CHUNK), table.nbytes[range] - begin));
+  const char* source = reinterpret_cast<const char*>(table.source[range]) + begin;
+  char* target = reinterpret_cast<char*>(table.target[range]) + begin;
+  const uint4* from = reinterpret_cast<const uint4*>(source);
+  uint4* to = reinterpret_cast<uint4*>(target);
+  const unsigned vectors = length / 16;
+  if (vectors == CHUNK / 16) {
+    uint4 held[4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) held[i] = __ldcs(from + threadIdx.x + i * 512);
+    for (int i = 0; i < 4; ++i) held[i] = from[threadIdx.x + i * 512];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) __stcs(to + threadIdx.x + i * 512, held[i]);
-    } else {
-      for (unsigned i = threadIdx.x; i < vectors; i += 512) to[i] = from[i];
-      for (unsigned i = vectors * 16 + threadIdx.x; i < length; i += 512) target[i] = source[i];
-    }
+    for (int i = 0; i < 4; ++i) to[threadIdx.x + i * 512] = held[i];
+  } else {
+    for (unsigned i = threadIdx.x; i < vectors; i += 512) to[i] = from[i];
+    for (unsigned i = vectors * 16 + threadIdx.x; i < length; i += 512) target[i] = source[i];
   }
 }

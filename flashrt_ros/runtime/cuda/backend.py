@@ -62,6 +62,8 @@ class CudaBackend:
         self.device = Device(ordinal)
         torch.cuda.set_device(ordinal)
         torch.cuda.set_stream(torch.cuda.ExternalStream(self.device.stream))
+        # The host copies some hundred kilobytes at a time: on a busy machine, waiting for helpers takes far longer.
+        torch.set_num_threads(1)
         self.launcher = KernelLauncher(self.device)
         self.ops = make_ops(self.launcher)
         self.captures = 0

@@ -15,7 +15,7 @@ RANGES = 64
 
 THREADS = 512
 CHUNK = 32 << 10
-"""Bytes that a block copies at a time."""
+"""Bytes that a block copies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,5 +56,4 @@ class Copier:
             table.first_chunk[index] = chunks
             chunks += -(-part.nbytes // CHUNK)
         table.first_chunk[len(copies)] = chunks
-        grid = min(chunks, 4 * self._launcher.multiprocessors)
-        self._launcher.launch_with("copy", "copy_ranges", grid, THREADS, table)
+        self._launcher.launch_with("copy", "copy_ranges", chunks, THREADS, table)

@@ -35,6 +35,8 @@ class KernelLauncher:
         self.multiprocessors = device.properties.multiprocessors
         self.record: list[str] | None = None
         """Where there is a list, a line for each launch: kernel, grid, block, shared memory and cluster."""
+        self.overlapping = True
+        """Whether a kernel may begin before its predecessor has ended; False to time each by itself."""
         self._cache = cache if cache is not None else CubinCache()
         self._arch = architecture(self.capability)
         self._modules: dict[str, Any] = {}
@@ -81,7 +83,8 @@ class KernelLauncher:
         config.blockDimX, config.blockDimY, config.blockDimZ = block
         config.sharedMemBytes = shared
         config.hStream = self.stream
-        attributes = self._attributes if cluster == 1 else [*self._attributes, _clustered(cluster)]
+        attributes = self._attributes if self.overlapping else []
+        attributes = attributes if cluster == 1 else [*attributes, _clustered(cluster)]
         config.attrs, config.numAttrs = attributes, len(attributes)
         check(driver.cuLaunchKernelEx(config, function, parameters, 0), f"launching {source}.{kernel}")
         if self.record is not None:

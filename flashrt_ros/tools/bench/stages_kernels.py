@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a stage's time goes: the kernels that it launches, each by itself.
 
-The stages are run without their graphs, so that no kernel begins before the one ahead of it has ended; the sum is more
-than what a replay takes by what it hides.
+The stages are run without their graphs, and no kernel begins before the one ahead of it has ended; the sum is more than
+what a replay takes by what it hides.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ def measure_kernels(rig: Rig, position: int) -> list[KernelRow]:
     """Profile each stage on a GPU behind `position` rows, the most expensive kernels first."""
     found = []
     stages = {stage.name: stage for stage in rig.model.stages()}
+    rig.plan.backend.ops.cuda.overlapping = False
     for step, _ in stage_work(rig, position):
         rig.place(position)
         rig.run([*rig.observe(), rig.model.speech.begin(), step])  # sets the inputs and the conditioning of the step
@@ -47,4 +48,5 @@ def measure_kernels(rig: Rig, position: int) -> list[KernelRow]:
             if event.self_device_time_total
         ]
         found += sorted(rows, key=lambda row: -row.seconds)
+    rig.plan.backend.ops.cuda.overlapping = True
     return found
