@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from flashrt_ros.models.tiny import write_tiny_checkpoint
+from flashrt_ros.models.tiny_pi0 import write_tiny_pi0
 from flashrt_ros.policy.loading import Policy, load_policy
 from flashrt_ros.policy.session import Chunk, Mode, Session
 from flashrt_ros.tools.audit import audit, random_observation
@@ -22,9 +23,11 @@ STATE_WITHIN = 2e-4
 """Largest difference between a GPU's and a CPU's float32 state, relative to the largest value."""
 
 
-@pytest.fixture(scope="module", params=["append", "starvla"])
+@pytest.fixture(scope="module", params=["append", "starvla", "pi0", "pi05"])
 def checkpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("checkpoint")
+    if request.param in ("pi0", "pi05"):
+        return write_tiny_pi0(folder, request.param)
     return write_tiny_checkpoint(folder, layout=request.param, max_rows=512, max_instruction_tokens=48, mtp=True)
 
 
