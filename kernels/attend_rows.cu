@@ -12,6 +12,8 @@
 #include "flash_attention.cuh"
 #include "vector.cuh"
 
+constexpr int MOST_BLOCKS = 8;  // of a cluster
+
 struct Queries {
   const bf16* q;
   const bf16* keys;
@@ -108,30 +110,54 @@ template <int D, int ROW_WARPS, int KEY_WARPS> __device__ void attend_rows(const
   const bool together = c.count > 1 && c.parts == nullptr;
   sync_blocks(together ? c.count : 1);
 
-  const int step = together ? c.count : 1, ranks = step;
+  // Each block merges every ranks-th row: first the weights of its parts, then the parts.
+  constexpr int PARTS = MOST_BLOCKS * KEY_WARPS;
+  float(*weights)[PARTS + 1] = reinterpret_cast<float(*)[PARTS + 1]>(sums + ROWS * KEY_WARPS);  // and the sum's share
+  float* greatest = weights[ROWS];
+  const int ranks = together ? c.count : 1, first = together ? rank : 0;
+  if (threadIdx.x < ROWS && first + threadIdx.x * ranks < ROWS) {
+    const int row = first + threadIdx.x * ranks;
+    float top = -CUDART_INF_F, total = 0.0f, part_tops[PARTS], part_sums[PARTS];
+#pragma unroll
+    for (int part = 0; part < PARTS; ++part) {
+      const int at = part % KEY_WARPS * ROWS + row;
+      const bool there = part < ranks * KEY_WARPS;
+      part_tops[part] = there ? read_block(tops + at, part / KEY_WARPS, ranks) : -CUDART_INF_F;
+      part_sums[part] = there ? read_block(sums + at, part / KEY_WARPS, ranks) : 0.0f;
+    }
+#pragma unroll
+    for (int part = 0; part < PARTS; ++part) top = fmaxf(top, part_tops[part]);
+#pragma unroll
+    for (int part = 0; part < PARTS; ++part) {
+      const float weight = part_tops[part] == -CUDART_INF_F ? 0.0f : exp2_approx(part_tops[part] - top);
+      weights[row][part] = weight;
+      total += weight * part_sums[part];
+    }
+    greatest[row] = top;
+    weights[row][PARTS] = c.parts == nullptr ? (total > 0.0f ? 1.0f / total : 0.0f) : total;
+  }
+  __syncthreads();
   for (int i = threadIdx.x;; i += THREADS) {
-    const int row = (together ? rank : 0) + i / (D / 4) * step, column = i % (D / 4) * 4, packed = first_row + row;
+    const int row = first + i / (D / 4) * ranks, column = i % (D / 4) * 4, packed = first_row + row;
     if (row >= ROWS || packed >= c.packed()) break;
     if (column >= c.d) continue;
-    float top = -CUDART_INF_F, sum = 0.0f;
-    for (int part = 0; part < ranks * KEY_WARPS; ++part)
-      top = fmaxf(top, read_block(tops + part % KEY_WARPS * ROWS + row, part / KEY_WARPS, ranks));
+    float4 values_of[PARTS];
+#pragma unroll
+    for (int part = 0; part < PARTS; ++part)
+      if (part < ranks * KEY_WARPS)
+        values_of[part] = read_block4(y + (part % KEY_WARPS * ROWS + row) * (D + 8) + column, part / KEY_WARPS, ranks);
     float4 total = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-#pragma unroll 4
-    for (int part = 0; part < ranks * KEY_WARPS; ++part) {
-      const int at = part % KEY_WARPS * ROWS + row, from = part / KEY_WARPS;
-      const float base = read_block(tops + at, from, ranks), weight = base == -CUDART_INF_F ? 0.0f : exp2_approx(base - top);
-      total = total + read_block4(y + at * (D + 8) + column, from, ranks) * weight;
-      sum += weight * read_block(sums + at, from, ranks);
-    }
+#pragma unroll
+    for (int part = 0; part < PARTS; ++part)
+      if (part < ranks * KEY_WARPS) total = total + values_of[part] * weights[row][part];
     if (c.parts == nullptr) {
-      total = total * (sum > 0.0f ? 1.0f / sum : 0.0f);
+      total = total * weights[row][PARTS];
       *reinterpret_cast<uint2*>(c.out + c.at(packed) + column) = make_uint2(pack(total.x, total.y), pack(total.z, total.w));
       continue;
     }
     const int64 part = ((int64)blockIdx.y * c.packed() + packed) * c.count + rank;
     *reinterpret_cast<float4*>(c.parts + part * c.d + column) = total;
-    if (column == 0) c.stats[part] = make_float2(top, sum);
+    if (column == 0) c.stats[part] = make_float2(greatest[row], weights[row][PARTS]);
   }
   if (together) sync_blocks(c.count);
 }

@@ -20,7 +20,7 @@
 #include "vector.cuh"
 #include "warpgroup.cuh"
 
-constexpr int ROWS = 64, PIECE = SWIZZLE_ROW, SHARED = 96 << 10;
+constexpr int ROWS = 64, PIECE = SWIZZLE_ROW, SHARED = 98 << 10, MOST_BLOCKS = 8;
 
 struct Product {
   const bf16* x;
@@ -111,11 +111,12 @@ __device__ inline void prefetch_table(const float* table, int stride, int rows, 
 template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, const int64* step, int cluster) {
   constexpr bool HALVES = KIND == GELU_GATED || KIND == ROPED;
   constexpr int HEIGHT = 64 * GROUPS, THREADS = WARPGROUP * GROUPS, OUTPUTS = HALVES ? HEIGHT / 2 : HEIGHT;
-  constexpr int W_TILE = HEIGHT * PIECE, STAGE = W_TILE + ROWS * PIECE, STAGES = SHARED / (STAGE * 2);
+  constexpr int W_TILE = HEIGHT * PIECE, STAGE = W_TILE + ROWS * PIECE, STAGES = SHARED / (STAGE * 2 + PIECE * 4);
   constexpr int PASS = THREADS / 8, X_PASSES = ROWS / PASS, W_PASSES = HEIGHT / PASS, LINE = HEIGHT + 4;
   static_assert(ROWS * LINE * 4 <= SHARED && STAGES >= 3, "shared memory");
   extern __shared__ __align__(1024) bf16 memory[];
   __shared__ float squares[ROWS];
+  float* const gains = reinterpret_cast<float*>(memory + STAGES * STAGE);  // a piece for each stage
   const int tile = blockIdx.x / cluster, rank = blockIdx.x % cluster;
   const int pieces = (c.k + PIECE - 1) / PIECE, begin = rank * pieces / cluster, end = (rank + 1) * pieces / cluster;
   const int own_row = threadIdx.x / 8, own_column = threadIdx.x % 8 * 8, spot = swizzled(own_row, own_column);
@@ -136,6 +137,7 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, con
       copy_async(memory + slot * STAGE + spot + pass * PASS * PIECE, rows[pass] + piece * PIECE,
                  piece * PIECE + own_column < c.k);
   };
+  const float* gain = c.gain;
   const auto fetch_x = [&](int piece, int slot) {
     if (piece < end) {
 #pragma unroll
@@ -144,6 +146,11 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, con
         const bool inside = row < c.n && column < c.k;
         copy_async(memory + slot * STAGE + W_TILE + spot + pass * PASS * PIECE, inside ? c.x + (int64)row * c.k + column : c.x,
                    inside);
+      }
+      if (KIND != ADDED && threadIdx.x < PIECE / 4) {
+        const int column = piece * PIECE + threadIdx.x * 4;
+        const bool inside = column < c.k;
+        copy_async(gains + slot * PIECE + threadIdx.x * 4, inside ? gain + column : c.gain, inside);
       }
     }
     commit_copies();
@@ -165,6 +172,7 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, con
   }
   wait_for_inputs();
   const int64 now = step ? *step : 0;
+  gain += now * c.k;
 #pragma unroll
   for (int slot = 0; slot < STAGES - 1; ++slot) fetch_x(begin + slot, slot);
 
@@ -173,15 +181,13 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, con
   int slot = 0, next = STAGES - 1;
   for (int piece = begin; piece < end; ++piece) {
     bf16 *const weights = memory + slot * STAGE, *const x = weights + W_TILE;
-    float gain[8];
-    if constexpr (KIND != ADDED) {
-      const int column = min(piece * PIECE + own_column, c.k - 8);
-      load(c.gain + now * c.k + column, gain);
-    }
     wait_for_copies<STAGES - 2>();
     if constexpr (KIND != ADDED) {
+      float by[8];
+      __syncthreads();
+      load(gains + slot * PIECE + own_column, by);
 #pragma unroll
-      for (int pass = 0; pass < X_PASSES; ++pass) square[pass] += scale(x + spot + pass * PASS * PIECE, gain);
+      for (int pass = 0; pass < X_PASSES; ++pass) square[pass] += scale(x + spot + pass * PASS * PIECE, by);
     }
     publish_copies();
     wait_for_products<0>();
@@ -222,12 +228,24 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, con
     if (row >= c.n) break;
     if (column >= c.m) continue;
     const float* const line = sums + row * LINE + r;
-    float4 total = make_float4(0.0f, 0.0f, 0.0f, 0.0f), above = total;
-    float power = 0.0f;
-    for (int other = 0; other < cluster; ++other) {
-      total = total + read_block4(line, other, cluster);
-      if constexpr (HALVES) above = above + read_block4(line + OUTPUTS, other, cluster);
-      if constexpr (KIND != ADDED) power += read_block(squares + row, other, cluster);
+    // All are asked for before the first is added.
+    float4 totals[MOST_BLOCKS], aboves[HALVES ? MOST_BLOCKS : 1];
+    float powers[MOST_BLOCKS];
+#pragma unroll
+    for (int other = 0; other < MOST_BLOCKS; ++other) {
+      if (other >= cluster) break;
+      totals[other] = read_block4(line, other, cluster);
+      if constexpr (HALVES) aboves[other] = read_block4(line + OUTPUTS, other, cluster);
+      if constexpr (KIND != ADDED) powers[other] = read_block(squares + row, other, cluster);
+    }
+    float4 total = totals[0], above = HALVES ? aboves[0] : total;
+    float power = powers[0];
+#pragma unroll
+    for (int other = 1; other < MOST_BLOCKS; ++other) {
+      if (other >= cluster) break;
+      total = total + totals[other];
+      if constexpr (HALVES) above = above + aboves[other];
+      if constexpr (KIND != ADDED) power += powers[other];
     }
     bf16* const to = c.out + (int64)row * c.m + column;
     if constexpr (KIND == ADDED) {

@@ -19,7 +19,7 @@ _CLUSTER = 8
 
 _FEW_PACKED = 1024
 _STEPPED_ROWS, _STEPPED_THREADS, _STEPPED_MOST, _FINISH_WIDEST = 8, 128, 64, 4096
-_STREAM_ROWS, _STREAM_SHARED = 64, 96 << 10
+_STREAM_ROWS, _STREAM_SHARED = 64, 98 << 10
 _WIDTHS = (64, 128, 256)
 """Head sizes that there are bfloat16 kernels for; others are padded to the next."""
 
