@@ -112,9 +112,8 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, con
   constexpr bool HALVES = KIND == GELU_GATED || KIND == ROPED;
   constexpr int HEIGHT = 64 * GROUPS, THREADS = WARPGROUP * GROUPS, OUTPUTS = HALVES ? HEIGHT / 2 : HEIGHT;
   constexpr int W_TILE = HEIGHT * PIECE, STAGE = W_TILE + ROWS * PIECE, STAGES = SHARED / (STAGE * 2 + PIECE * 4);
-  constexpr int BATCH = GROUPS == 1 ? 2 : 1, RING = STAGES / BATCH;  // pieces that are waited for and multiplied at once
   constexpr int PASS = THREADS / 8, X_PASSES = ROWS / PASS, W_PASSES = HEIGHT / PASS, LINE = HEIGHT + 4;
-  static_assert(ROWS * LINE * 4 <= SHARED && RING >= 3 && STAGES % BATCH == 0, "shared memory");
+  static_assert(ROWS * LINE * 4 <= SHARED && STAGES >= 3, "shared memory");
   extern __shared__ __align__(1024) bf16 memory[];
   __shared__ float squares[ROWS];
   float* const gains = reinterpret_cast<float*>(memory + STAGES * STAGE);  // a piece for each stage
@@ -154,12 +153,13 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, con
         copy_async(gains + slot * PIECE + threadIdx.x * 4, inside ? gain + column : c.gain, inside);
       }
     }
+    commit_copies();
   };
   let_next_start();
 #pragma unroll
-  for (int slot = 0; slot < STAGES; ++slot) fetch_weights(begin + slot, slot);
+  for (int slot = 0; slot < STAGES - 1; ++slot) fetch_weights(begin + slot, slot);
   commit_copies();
-  for (int piece = begin + STAGES + threadIdx.x % 8; piece < end; piece += 8)
+  for (int piece = begin + STAGES - 1 + threadIdx.x % 8; piece < end; piece += 8)
 #pragma unroll
     for (int pass = 0; pass < W_PASSES; ++pass) prefetch(rows[pass] - own_column + piece * PIECE);
   const int height = (KIND == GELU_GATED ? 2 : 1) * c.m;
@@ -174,54 +174,32 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, con
   const int64 now = step ? *step : 0;
   gain += now * c.k;
 #pragma unroll
-  for (int slot = 0; slot < STAGES; ++slot) {
-    fetch_x(begin + slot, slot);
-    if (slot % BATCH == BATCH - 1) commit_copies();
-  }
+  for (int slot = 0; slot < STAGES - 1; ++slot) fetch_x(begin + slot, slot);
 
   float sum[8][4] = {}, square[X_PASSES] = {};
   const int group = threadIdx.x / WARPGROUP;
-  int slot = 0;
-  for (int piece = begin; piece < end; piece += BATCH) {
-    if (piece == begin)
-      wait_for_copies<RING - 1>();
-    else
-      wait_for_copies<RING - 2>();
+  int slot = 0, next = STAGES - 1;
+  for (int piece = begin; piece < end; ++piece) {
+    bf16 *const weights = memory + slot * STAGE, *const x = weights + W_TILE;
+    wait_for_copies<STAGES - 2>();
     if constexpr (KIND != ADDED) {
+      float by[8];
       __syncthreads();
+      load(gains + slot * PIECE + own_column, by);
 #pragma unroll
-      for (int i = 0; i < BATCH; ++i) {
-        float by[8];
-        load(gains + (slot + i) * PIECE + own_column, by);
-        bf16* const x = memory + (slot + i) * STAGE + W_TILE + spot;
-        if (piece + i < end)
-#pragma unroll
-          for (int pass = 0; pass < X_PASSES; ++pass) square[pass] += scale(x + pass * PASS * PIECE, by);
-      }
+      for (int pass = 0; pass < X_PASSES; ++pass) square[pass] += scale(x + spot + pass * PASS * PIECE, by);
     }
     publish_copies();
     wait_for_products<0>();
     __syncthreads();
-    if (piece > begin) {  // the batch before is no longer read
-      const int freed = (slot + STAGES - BATCH) % STAGES;
-#pragma unroll
-      for (int i = 0; i < BATCH; ++i) {
-        fetch_weights(piece - BATCH + STAGES + i, freed + i);
-        fetch_x(piece - BATCH + STAGES + i, freed + i);
-      }
-      commit_copies();
-    }
+    fetch_weights(piece + STAGES - 1, next);
+    fetch_x(piece + STAGES - 1, next);
     begin_products();
 #pragma unroll
-    for (int i = 0; i < BATCH; ++i) {
-      if (piece + i >= end) break;
-      bf16 *const weights = memory + (slot + i) * STAGE, *const x = weights + W_TILE;
-#pragma unroll
-      for (int at = 0; at < PIECE; at += 16)
-        multiply_add_64(sum, tile_descriptor(weights + group * 64 * PIECE + at, 16), tile_descriptor(x + at, 16), 1);
-    }
+    for (int at = 0; at < PIECE; at += 16)
+      multiply_add_64(sum, tile_descriptor(weights + group * 64 * PIECE + at, 16), tile_descriptor(x + at, 16), 1);
     commit_products();
-    slot = slot + BATCH == STAGES ? 0 : slot + BATCH;
+    next = slot, slot = slot + 1 == STAGES ? 0 : slot + 1;
   }
   wait_for_products<0>();
   pin(sum);
@@ -242,15 +220,9 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, con
       if (own_column == 0) squares[own_row + pass * PASS] = square[pass];
     }
   }
-  // What a thread's first sum is added to is asked for before all blocks have theirs.
-  constexpr int PARTS = OUTPUTS / 4;
-  float4 residual = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-  if constexpr (KIND == ADDED) {
-    const int row = rank + threadIdx.x / PARTS * cluster, column = first_row + threadIdx.x % PARTS * 4;
-    if (row < c.n && column < c.m) residual = load4(c.out + (int64)row * c.m + column);
-  }
   sync_blocks(cluster);
 
+  constexpr int PARTS = OUTPUTS / 4;
   for (int item = threadIdx.x;; item += THREADS) {
     const int row = rank + item / PARTS * cluster, r = item % PARTS * 4, column = first_row + r;
     if (row >= c.n) break;
@@ -281,7 +253,7 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, con
         const float4 gate = *reinterpret_cast<const float4*>(c.gate + now * c.m + column);
         total = make_float4(total.x * gate.x, total.y * gate.y, total.z * gate.z, total.w * gate.w);
       }
-      store4(to, (item == threadIdx.x ? residual : load4(to)) + total);
+      store4(to, load4(to) + total);
       continue;
     }
     const float by = rsqrtf(power / (float)c.k + c.eps);
