@@ -51,8 +51,10 @@ class Request:
         """Check the event; BAD_REQUEST, naming what it cannot be; NOT_SUPPORTED by a mute policy."""
         if policy.model.speech is None:
             raise FlashrtError(ErrorCode.NOT_SUPPORTED, f"say: {policy.model.config.name} is no policy that speaks")
-        if event.max_tokens < 1:
-            raise _bad_request(f"max_tokens {event.max_tokens}; give 1 or more")
+        if type(event.max_tokens) is not int or event.max_tokens < 1:  # what a capsule's file can hold
+            raise _bad_request(f"max_tokens {event.max_tokens!r}; give an int, 1 or more")
+        for text in (event.prompt, event.closing, *event.stop):
+            _check_text(text)
         if len(event.stop) > STOPS:
             raise _bad_request(f"{len(event.stop)} stops; give {STOPS} at most")
         stops = tuple(_one_token(policy, text) for text in event.stop)
@@ -71,6 +73,15 @@ def said(policy: Policy, event: Say, steps: Sequence[Sequence[int]], boundary: B
     tokens = tuple(token for step in steps for token in step)
     ended = tokens[-1] in Request.of(policy, event).stops
     return Said(policy.processor.tokenizer.decode(tokens), tokens, ended, tuple(map(len, steps)), boundary)
+
+
+def _check_text(text: object) -> None:
+    try:
+        fits = isinstance(text, str) and text.encode() is not None
+    except UnicodeEncodeError:
+        fits = False
+    if not fits:
+        raise _bad_request(f"{text!r} is no text; give a str of Unicode characters")
 
 
 def _one_token(policy: Policy, text: str) -> int:

@@ -174,6 +174,8 @@ class Session:
         Raises:
             FlashrtError: NOT_BEGUN; BAD_REQUEST, naming what cannot be; NOT_FINITE.
         """
+        if isinstance(stop, str):
+            raise FlashrtError(ErrorCode.BAD_REQUEST, f"say: stop {stop!r} is one text; give a sequence of texts")
         event = Say(max_tokens, tuple(stop), prompt, closing, speculate)
         with self._verb():
             boundary = self._episode.apply(event)

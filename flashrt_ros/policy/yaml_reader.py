@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn, TypeVar
@@ -15,6 +14,11 @@ import yaml
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 T = TypeVar("T")
+
+SMALLEST, LARGEST = 1e-9, 1e9
+"""Magnitudes of numbers: seconds in this range, and periods of such rates, are nanoseconds that fit 64 bits."""
+
+_SHOWN = 80
 
 
 class Value:
@@ -55,12 +59,12 @@ class Value:
         return isinstance(self._node, yaml.ScalarNode)
 
     def as_number(self, above: float = -math.inf, least: float = -math.inf) -> float:
-        """Return a finite number greater than `above`, and of at least `least`."""
+        """Return a number greater than `above`, and of at least `least`."""
         if self._tag() not in ("int", "float"):
             self.refuse(f"expected a number, found {self._shown()}; write numbers as 0.001 or 1.0e-3")
         number = float(self._parsed())
-        if not math.isfinite(number) or number <= above:
-            self.refuse(f"{self._node.value} is out of range; use a finite number above {above:g}")
+        if number <= above:
+            self.refuse(f"{self._node.value} is out of range; use a number above {above:g}")
         if number < least:
             self.refuse(f"{self._node.value} is out of range; use at least {least:g}")
         return number
@@ -89,9 +93,14 @@ class Value:
         return Section(self.file, self.key, self._node)
 
     def _parsed(self) -> float:
-        number = yaml.safe_load(self._node.value)
-        if not isinstance(number, int | float) or abs(number) > sys.float_info.max:
-            self.refuse(f"{self._shown()} is no number that fits 64 bits")
+        try:
+            number = yaml.safe_load(self._node.value)
+        except ValueError:  # more digits than Python reads
+            number = math.inf
+        if not isinstance(number, int | float):
+            self.refuse(f"{self._shown()} is no number")
+        if number and not SMALLEST <= abs(number) <= LARGEST:
+            self.refuse(f"{self._shown()} is out of range; use 0 or a magnitude from {SMALLEST:g} to {LARGEST:g}")
         return number
 
     def _tag(self) -> str:
@@ -99,7 +108,8 @@ class Value:
 
     def _shown(self) -> str:
         if isinstance(self._node, yaml.ScalarNode):
-            return "nothing" if self._tag() == "null" else f"'{self._node.value}'"
+            text = self._node.value
+            return "nothing" if self._tag() == "null" else f"'{text if len(text) <= _SHOWN else text[:_SHOWN] + '...'}'"
         return "a list" if isinstance(self._node, yaml.SequenceNode) else "a section"
 
 
@@ -147,7 +157,7 @@ def read_yaml(path: str | Path) -> Section:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise FlashrtError(ErrorCode.BAD_CONTRACT, f"{file}:{line}: not YAML: {error.problem}") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         raise FlashrtError(ErrorCode.BAD_CONTRACT, f"{file}: not YAML: {error}") from error
     if root is None:
         raise FlashrtError(ErrorCode.BAD_CONTRACT, f"{file}: is empty; see config/demo_contract.yaml for an example")

@@ -33,6 +33,7 @@ else:
     import yaml
     from diagnostic_msgs.msg import DiagnosticArray
     from rclpy.action import ActionClient
+    from rclpy.duration import Duration
     from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
     from rclpy.node import Node
     from sensor_msgs.msg import Image, JointState
@@ -203,6 +204,8 @@ class Client:
         until(lambda: forged.get_subscription_count() >= 2, "command_node to hear it")
         forged.publish(state)
         until(lambda: state in self.states, "the state")
+        # A publisher that goes takes along what others have not received yet. Asked for long, this keeps the GIL.
+        until(lambda: forged.wait_for_all_acked(Duration()), "command_node to receive it")
         self._node.destroy_publisher(forged)
 
     def figure(self, status: str, key: str) -> str:

@@ -22,6 +22,7 @@ ARCHITECTURES = ("sm_80", "sm_87", "sm_89", "sm_90a", "sm_100a", "sm_103a", "sm_
 
 KERNELS = Path(str(resources.files("flashrt_ros") / "kernels"))
 _HEADER = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
+_CHECKSUM = hashlib.sha256().digest_size
 _OPTIONS = re.compile(r"^// options: (.+)$", re.MULTILINE)
 
 
@@ -91,7 +92,10 @@ def _ok(returned: tuple[Any, ...]) -> Any:
 
 
 class CubinCache:
-    """Compiled kernels in a folder, named by the digest of all that decides them; processes may share it."""
+    """Compiled kernels in a folder, named by the digest of all that decides them; processes may share it.
+
+    A damaged file is compiled anew.
+    """
 
     def __init__(self, folder: Path | None = None) -> None:
         """`folder`: default flashrt_ros/kernels in the user's cache folder."""
@@ -102,24 +106,36 @@ class CubinCache:
         """The compiled file, from the folder if it is there.
 
         Raises:
-            FlashrtError: DEVICE, it does not compile; STORAGE, the folder cannot be written.
+            FlashrtError: DEVICE, it does not compile; STORAGE, the folder cannot be read or written.
         """
         kept = self.folder / f"{path.stem}.{arch}.{digest(path, arch)[:32]}.cubin"
         try:
-            return kept.read_bytes()
-        except FileNotFoundError:
-            cubin, _ = compile_file(path, arch)
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=self.folder, delete=False) as aside:
-                aside.write(cubin)
-            os.replace(aside.name, kept)
+            cubin = _whole(kept.read_bytes()) if kept.exists() else None
+            if cubin is None:
+                cubin, _ = compile_file(path, arch)
+                self._keep(kept, cubin)
         except OSError as error:
-            message = (
-                f"compiled kernels cannot be kept in {self.folder}: {error}; set XDG_CACHE_HOME to a writable folder"
-            )
-            raise FlashrtError(ErrorCode.STORAGE, message) from error
+            message = f"compiled kernels cannot be kept in {self.folder}: {error}; "
+            advice = "set XDG_CACHE_HOME to a folder that can be read and written"
+            raise FlashrtError(ErrorCode.STORAGE, message + advice) from error
         return cubin
+
+    def _keep(self, kept: Path, cubin: bytes) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        file, aside = tempfile.mkstemp(dir=self.folder)
+        try:
+            with os.fdopen(file, "wb") as stream:
+                stream.write(cubin + hashlib.sha256(cubin).digest())
+            os.replace(aside, kept)
+        except OSError:
+            os.unlink(aside)
+            raise
+
+
+def _whole(kept: bytes) -> bytes | None:
+    """The cubin of a file that ends with its sha256; None of one that was cut short or changed."""
+    cubin, checksum = kept[:-_CHECKSUM], kept[-_CHECKSUM:]
+    return cubin if hashlib.sha256(cubin).digest() == checksum else None
 
 
 def digest(path: Path, arch: str) -> str:

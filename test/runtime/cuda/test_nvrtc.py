@@ -2,9 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -47,6 +51,38 @@ def test_a_kernel_is_compiled_once(source: Path, tmp_path: Path, monkeypatch: py
     assert first.startswith(b"\x7fELF")
     assert cache.cubin(source, "sm_80") == first
     assert len(list(cache.folder.iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda kept: b"", lambda kept: kept[:200], lambda kept: kept[:99] + b"?" + kept[100:]]
+)
+def test_a_damaged_file_is_compiled_anew(source: Path, tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    cache = nvrtc.CubinCache(tmp_path / "cache")
+    first = cache.cubin(source, "sm_80")
+    (file,) = cache.folder.iterdir()
+    whole = file.read_bytes()
+    file.write_bytes(damage(whole))
+    assert cache.cubin(source, "sm_80") == first
+    assert file.read_bytes() == whole
+
+
+def test_a_full_disk_is_named_and_leaves_nothing(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = nvrtc.CubinCache(tmp_path / "cache")
+    monkeypatch.setattr(os, "replace", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
+    with pytest.raises(FlashrtError, match=r"kept in .*cache: .*No space left.*XDG_CACHE_HOME") as refused:
+        cache.cubin(source, "sm_80")
+    assert refused.value.code is ErrorCode.STORAGE
+    assert not list(cache.folder.iterdir())
+
+
+def test_what_cannot_be_read_is_named(source: Path, tmp_path: Path) -> None:
+    cache = nvrtc.CubinCache(tmp_path / "cache")
+    cache.cubin(source, "sm_80")
+    (file,) = cache.folder.iterdir()
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(FlashrtError, match=r"cubin'; set XDG_CACHE_HOME"):
+        cache.cubin(source, "sm_80")
 
 
 def test_compiling_leaves_the_bytes_of_others_alone(source: Path) -> None:
