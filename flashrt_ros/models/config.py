@@ -117,7 +117,7 @@ def read_json(path: Path) -> dict[str, Any]:
         values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"{path}: not found; a checkpoint folder holds it") from error
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"{path}: cannot be read: {error}") from error
     if not isinstance(values, dict):
         raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"{path}: expected an object, found a {type(values).__name__}")

@@ -215,13 +215,16 @@ def _siglip(root: Section) -> SiglipConfig:
     if "vision" not in root.values:
         return SiglipConfig(width=1152, depth=27, mlp_width=4304, heads=16, patch=14)
     part = root.section("vision")
-    return SiglipConfig(
+    config = SiglipConfig(
         width=part.integer("hidden_size"),
         depth=part.integer("num_layers"),
         mlp_width=part.integer("intermediate_size"),
         heads=part.integer("num_heads"),
         patch=part.integer("patch_size"),
     )
+    if config.width % config.heads:
+        part.refuse("num_heads", f"a divisor of the hidden_size {config.width}")
+    return config
 
 
 def _image_size(root: Section) -> tuple[int, int]:
@@ -258,8 +261,8 @@ def _views(own: Section, known: tuple[str, ...], there: Sequence[str] | None) ->
 
 def _cameras(root: Section) -> tuple[str, ...]:
     """Cameras in the order of the features; the empty ones are masked, so that they are left out."""
-    features = root.section("input_features").values
-    names = [key.removeprefix(_CAMERA) for key, value in features.items() if value.get("type") == "VISUAL"]
+    features = root.section("input_features")
+    names = [key.removeprefix(_CAMERA) for key in features.values if features.section(key).get("type") == "VISUAL"]
     return tuple(name for name in names if not name.startswith("empty_camera"))
 
 

@@ -10,6 +10,8 @@ from typing import Any, NoReturn
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 _REQUIRED: Any = object()
+_LARGEST = 1 << 24
+"""Beyond the sizes of models. What is built from a far larger number fills the memory before it is compared."""
 
 
 class Section:
@@ -39,8 +41,8 @@ class Section:
     def integer(self, key: str, minimum: int = 1, default: Any = _REQUIRED) -> int:
         """Read an integer of at least `minimum`."""
         value = self.get(key, default)
-        if not _is_integer(value) or value < minimum:
-            self.refuse(key, f"an integer of at least {minimum}")
+        if not _is_integer(value, minimum):
+            self.refuse(key, f"an integer of at least {minimum}, {_LARGEST} at most")
         return int(value)
 
     def number(self, key: str, default: Any = _REQUIRED) -> float:
@@ -67,16 +69,16 @@ class Section:
     def choice(self, key: str, choices: Collection[str], default: Any = _REQUIRED) -> str:
         """Read one of some strings."""
         value = self.get(key, default)
-        if value not in choices:
+        if not isinstance(value, str) or value not in choices:
             self.refuse(key, "one of " + ", ".join(repr(choice) for choice in choices))
         return str(value)
 
     def integers(self, key: str, count: int | None = None, minimum: int = 1) -> tuple[int, ...]:
         """Read a list of integers."""
         value = self.get(key)
-        fits = isinstance(value, list) and value and all(_is_integer(item) and item >= minimum for item in value)
+        fits = isinstance(value, list) and value and all(_is_integer(item, minimum) for item in value)
         if not fits or count not in (None, len(value)):
-            self.refuse(key, f"{count if count else 'a list of'} integers of at least {minimum}")
+            self.refuse(key, f"{count if count else 'a list of'} integers of at least {minimum}, {_LARGEST} at most")
         return tuple(value)
 
     def names(self, key: str) -> tuple[str, ...]:
@@ -103,5 +105,5 @@ class Section:
             raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"{self.where}: unknown key {', '.join(unknown)}")
 
 
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _is_integer(value: Any, minimum: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= _LARGEST

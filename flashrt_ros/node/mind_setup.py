@@ -11,6 +11,7 @@ from flashrt_ros.node.device_thread import DeviceThread
 from flashrt_ros.node.policy_parameters import Settings
 from flashrt_ros.policy.contract import Contract
 from flashrt_ros.policy.contract_fit import check_fit
+from flashrt_ros.policy.device import choose
 from flashrt_ros.policy.loading import Policy, Progress, load_policy
 from flashrt_ros.policy.replay_session import Listener, RecordedSession
 from flashrt_ros.policy.session import Session
@@ -37,13 +38,18 @@ def load(
     `listener` is told of all that is done to the session.
 
     Raises:
-        FlashrtError: BAD_CHECKPOINT; BAD_CONTRACT, they do not fit each other; STORAGE; CANCELED.
+        FlashrtError: BAD_REQUEST, there is no such device; BAD_CHECKPOINT; BAD_CONTRACT, they do not fit each other;
+            STORAGE; CANCELED.
     """
 
     def step(what: str) -> None:
         device.progress()
         progress(what)
 
+    try:
+        choose(settings.device)
+    except FlashrtError as error:  # nothing was taken of a device that is not there: not broken, to be tried again
+        raise FlashrtError(ErrorCode.BAD_REQUEST, f"device {settings.device!r}: {error}") from error
     policy = load_policy(
         settings.checkpoint,
         settings.device,

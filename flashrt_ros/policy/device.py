@@ -15,6 +15,9 @@ from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
+_PACKAGES = ("cuda", "cuda.bindings", "cuda.pathfinder")
+"""A parent comes first: looking for what lies in one that is not there is an error of Python's."""
+
 
 @dataclass(frozen=True, slots=True)
 class Device:
@@ -73,8 +76,9 @@ def choose(asked: str) -> Device:
 
 
 def _look_for_gpu() -> str:
-    if importlib.util.find_spec("cuda") is None or importlib.util.find_spec("cuda.bindings") is None:
-        message = "the cuda backend's packages are not installed: pip install -r requirements/cuda.txt"
+    missing = next((name for name in _PACKAGES if importlib.util.find_spec(name) is None), None)
+    if missing is not None:
+        message = f"the cuda backend needs the package {missing}: pip install -r requirements/cuda.txt"
         raise FlashrtError(ErrorCode.DEVICE, message)
     from flashrt_ros.runtime.cuda.driver import start_driver
 

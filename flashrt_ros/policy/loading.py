@@ -65,11 +65,13 @@ def load_policy(
         tensors: weights in place of those in the folder's *.safetensors.
 
     Raises:
-        FlashrtError: BAD_CHECKPOINT, naming what is wrong; BAD_REQUEST for device, precision or threads; DEVICE, there
-            is no such device, or not enough memory on it.
+        FlashrtError: BAD_CHECKPOINT, naming what is wrong; BAD_REQUEST for device, precision, threads or
+            capsule_bytes; DEVICE, there is no such device, or not enough memory on it.
     """
     if threads < 1:
         raise FlashrtError(ErrorCode.BAD_REQUEST, f"threads {threads}: give 1 or more")
+    if type(capsule_bytes) is not int or capsule_bytes < 0:
+        raise FlashrtError(ErrorCode.BAD_REQUEST, f"capsule_bytes {capsule_bytes!r}: give an int, 0 or more")
     chosen = choose(device)
     dtype = chosen.precision(precision)
     progress(f"device {chosen.name}: {chosen.why}")

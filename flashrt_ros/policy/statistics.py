@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,7 +62,7 @@ class Statistics:
         if len(values) != length and not (self.padded and len(values) > length):
             raise _bad(f"{self.path}: {name} has {len(values)} values, the config names {length}")
         for index, value in enumerate(values[:length]):
-            if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
+            if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
                 raise _bad(f"{self.path}: {name}[{index}] is {value!r}, not a finite number")
         return np.array(values[:length], np.float64)
 
@@ -115,7 +116,8 @@ def read_lerobot(folder: Path) -> Statistics:
         found = [entry for entry in _objects(steps) if entry.get("registry_name") == step]
         if len(found) != 1 or not isinstance(found[0].get("state_file"), str):
             raise _bad(f"{path}: steps: expected one {step} with a state_file, found {len(found)}")
-        epsilon = found[0].get("config", {}).get("eps", 1e-8)
+        settings = found[0].get("config", {})
+        epsilon = settings.get("eps", 1e-8) if isinstance(settings, dict) else settings
         if epsilon != 1e-8:
             raise _bad(f"{path}: {step}: eps is {epsilon!r}, the only supported value is 1e-08")
         prefix = f"{_NAMES['lerobot'][part]}."
@@ -137,7 +139,7 @@ def _read_json(path: Path) -> Any:
         return json.loads(path.read_bytes())
     except OSError as error:
         raise _bad(f"{path}: {error.strerror}; the checkpoint needs its normalisation statistics") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _bad(f"{path}: not JSON: {error}") from error
 
 

@@ -56,6 +56,8 @@ class SentencePiece:
         self.path = Path(path)
         try:
             content = self.path.read_bytes()
+            if not content:  # which loads nothing, and says so nowhere
+                raise RuntimeError("it is empty")
             self._model = sentencepiece.SentencePieceProcessor(model_proto=content)
         except (OSError, RuntimeError) as error:
             message = f"tokenizer {path}: not a sentencepiece model: {error}"

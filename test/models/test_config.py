@@ -34,7 +34,10 @@ def put(values: dict[str, Any], path: str, value: Any) -> None:
     ("path", "value", "message"),
     [
         ("text_config", ..., "config.json.text_config: missing"),
-        ("text_config.hidden_size", 0, "text_config.hidden_size: expected an integer of at least 1, found 0"),
+        ("text_config.hidden_size", 0, "hidden_size: expected an integer of at least 1, 16777216 at most, found 0"),
+        ("text_config.num_hidden_layers", 2**70, "num_hidden_layers: expected an integer of at least 1, 16777216"),
+        ("flashrt.image_size", [2**70, 96], "image_size: expected 2 integers of at least 1, 16777216 at most"),
+        ("framework.action_model.action_model_type", [], "action_model_type: expected one of 'DiT-B', 'DiT-L'"),
         ("text_config.hidden_size", "256", "found '256'"),
         ("text_config.hidden_size", True, "found True"),
         ("text_config.rms_norm_eps", -1, "text_config.rms_norm_eps: expected a positive number, found -1"),

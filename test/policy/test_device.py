@@ -2,14 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
 import torch
 
-from flashrt_ros.policy import device
 from flashrt_ros.policy.device import Device, choose
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+
+PACKAGES = ("cuda", "cuda.bindings", "cuda.pathfinder")
 
 
 @pytest.fixture
@@ -55,17 +57,18 @@ def test_without_one_auto_says_why_it_takes_the_cpu_and_cuda_is_refused(
         choose("cuda")
 
 
-@pytest.mark.parametrize("missing", ["cuda", "cuda.bindings"])
-def test_without_its_packages_cuda_is_refused(missing: str, monkeypatch: pytest.MonkeyPatch, refuses: Any) -> None:
-    def find_spec(name: str) -> object:
-        if missing == "cuda" and name != "cuda":
-            raise ModuleNotFoundError(name)  # as for a part of a package that is not there
-        return None if name == missing else object()
-
-    monkeypatch.setattr(device.importlib.util, "find_spec", find_spec)
-    with refuses(ErrorCode.DEVICE, "packages are not installed", "requirements/cuda.txt"):
-        choose("cuda")
-    assert choose("auto").name == "cpu"
+@pytest.mark.parametrize("missing", PACKAGES)
+def test_a_missing_package_is_named_and_auto_takes_the_cpu(
+    missing: str, refuses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in PACKAGES:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, missing, None)
+    for part in (f"needs the package {missing}:", "requirements/cuda.txt"):
+        with refuses(ErrorCode.DEVICE, part):
+            choose("cuda")
+    auto = choose("auto")
+    assert (auto.name, f"needs the package {missing}:" in auto.why) == ("cpu", True)
 
 
 def test_precision_follows_the_device_unless_it_is_asked_for() -> None:

@@ -57,6 +57,9 @@ def test_progress_is_told_and_may_stop_it(checkpoint: Path) -> None:
 
 
 def test_devices_and_threads(checkpoint: Path, refuses) -> None:
+    for size in (-1, 1.5, "1G"):
+        with refuses(ErrorCode.BAD_REQUEST, f"capsule_bytes {size!r}: give an int"):
+            load_policy(checkpoint, capsule_bytes=size)
     with refuses(ErrorCode.BAD_REQUEST, "'tpu'"):
         load_policy(checkpoint, device="tpu")
     with refuses(ErrorCode.BAD_REQUEST, "'float16'"):

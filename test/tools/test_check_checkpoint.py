@@ -51,6 +51,48 @@ def test_trouble_in_one_part_hides_none_in_another(tmp_path: Path, capsys) -> No
     assert "not finite" not in check(folder, capsys, "--headers")[1]
 
 
+DEEP = b'{"a":' * 5000
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "named"),
+    [
+        ("config.json", b"", DEEP, "config.json: cannot be read: maximum recursion"),
+        (
+            "config.json",
+            b'"num_heads": 3',
+            b'"num_heads": 5',
+            "vision.num_heads: expected a divisor of the hidden_size",
+        ),
+        (
+            "config.json",
+            b'"observation.images.base_0_rgb": {',
+            b'"x": null, "base": {',
+            "input_features.x: expected an",
+        ),
+        ("policy_preprocessor.json", b"", DEEP, "policy_preprocessor.json: not JSON: maximum recursion"),
+        ("policy_postprocessor.json", b'{\n        "eps": 1e-08\n      }', b"null", "eps is None"),
+        ("paligemma_tokenizer.model", None, b"", "not a sentencepiece model: it is empty"),
+    ],
+)
+def test_a_broken_file_is_named(tmp_path: Path, capsys, file: str, old: bytes | None, new: bytes, named: str) -> None:
+    path = write_tiny_pi0(tmp_path, "pi05", "lerobot") / file
+    content = path.read_bytes()
+    assert old is None or old in content
+    path.write_bytes(new if old is None else content.replace(old, new, 1))
+    code, said = check(tmp_path, capsys, "--headers")
+    assert code in (1, 2)
+    assert named in said
+
+
+def test_a_number_of_statistics_fits_a_float(tmp_path: Path, capsys) -> None:
+    path = write_tiny_checkpoint(tmp_path) / "norm_stats.json"
+    content = json.loads(path.read_text())
+    content["norm_stats"]["state"]["mean"][0] = 10**400
+    path.write_text(json.dumps(content))
+    assert "norm_stats.state.mean[0] is 1000" in check(tmp_path, capsys, "--headers")[1]
+
+
 def test_what_is_worth_knowing_is_noted(tmp_path: Path, capsys) -> None:
     folder = write_tiny_pi0(tmp_path, "pi0")
     (folder / "flashrt.json").unlink()

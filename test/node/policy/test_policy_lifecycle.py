@@ -34,6 +34,12 @@ from flashrt_ros.policy.session import Session
 Session.act = lambda self: time.sleep(1e6)
 raise SystemExit(policy_node.main())
 """
+WITHOUT_CUDA = """
+import sys
+from flashrt_ros.node import policy_node
+sys.modules["cuda"] = None
+raise SystemExit(policy_node.main())
+"""
 BREAKS = COMPUTES_FOR_EVER.replace("time.sleep(1e6)", "1 / 0")
 
 
@@ -48,7 +54,7 @@ def test_unconfigured_answers_inactive_and_a_failed_configure_can_be_tried_again
         assert client.call(service).error_code == ErrorCode.INACTIVE
     assert client.run(instruction="lift the cup").result().error_code == ErrorCode.INACTIVE
     assert not client.transition("configure")
-    process.says(f"BAD_CHECKPOINT: tokenizer {tmp_path}")
+    process.says(f"BAD_CHECKPOINT: {tmp_path}")
     assert client.state() == "unconfigured"
     parameter = Parameter("checkpoint", value=str(checkpoint)).to_parameter_msg()
     assert isinstance(parameter.value, ParameterValue)
@@ -102,6 +108,17 @@ def test_deactivate_closes_the_gate_and_the_state_survives_until_cleanup(
     assert client.transition("activate")
     assert arm.states[-1].epoch > epoch + 2
     assert not client.transition("configure"), "it is configured already"
+
+
+def test_a_device_that_is_not_there_fails_configure_and_can_be_asked_for_again(
+    client: Any, start_policy: Callable[..., Any]
+) -> None:
+    process = start_policy(code=WITHOUT_CUDA, device="cuda")
+    for _ in range(2):
+        assert not client.transition("configure", 40.0)
+        assert client.state() == "unconfigured"
+    assert process.process.poll() is None
+    assert process.output.count("device 'cuda': the cuda backend needs the package cuda") == 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
