@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from flashrt_ros.models.pi0_guidance import Guidance
 from flashrt_ros.models.tiny import write_tiny_checkpoint
 from flashrt_ros.policy.loading import Policy, load_policy
 from flashrt_ros.tools import audit as audit_tool
@@ -54,10 +55,10 @@ def test_state_outside_the_buffers_is_noticed(policy: Policy, monkeypatch: pytes
     calls: list[int] = []
     act = policy.model.act
 
-    def act_by_a_hidden_counter() -> object:
+    def act_by_a_hidden_counter(guidance: Guidance | None) -> object:
         calls.append(1)
         policy.plan.buffers["proprio"].add_(1e-3 * len(calls))
-        return act()
+        return act(guidance)
 
     monkeypatch.setattr(policy.model, "act", act_by_a_hidden_counter)
     result = audit(policy)
