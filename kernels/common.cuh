@@ -38,12 +38,6 @@ __device__ inline float warp_sum(float x) {
   return x;
 }
 
-__device__ inline float warp_max(float x) {
-#pragma unroll
-  for (int offset = WARP / 2; offset > 0; offset /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, offset));
-  return x;
-}
-
 // Sum over a block of up to 32 warps; every thread gets it. `shared` holds 32 floats and may be used again at once.
 __device__ inline float block_sum(float x, float* shared) {
   const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, warps = (blockDim.x + WARP - 1) / WARP;
