@@ -31,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; 0 if it shows what it must."""
     parser = argparse.ArgumentParser(prog="bench ros", description=__doc__)
     parser.add_argument("--seconds", type=float, default=20.0, help="how long to measure (default: %(default)s)")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="of the policy")
     parser.add_argument("--threads", type=int, default=1, help="of the policy's computation (default: %(default)s)")
     parser.add_argument(
         "--recorder", type=float, default=30.0, help="seconds that the flight recorder keeps (default: %(default)s)"
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.seconds < _LEAST_SECONDS:
         parser.error(f"--seconds {options.seconds:g}: give {_LEAST_SECONDS:g} or more, so that every call is made")
-    load = Load(options.light, options.threads, options.recorder)
+    load = Load(options.light, options.device, options.threads, options.recorder)
     console = Console(highlight=False)
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -65,7 +66,7 @@ def _figures_table(figures: Figures) -> Table:
     def row(spread: Spread) -> tuple[str, str, str]:
         return f"{1e3 * spread.p50:.2f}", f"{1e3 * spread.p99:.2f}", f"{1e3 * spread.max:.2f}"
 
-    table = Table("ms", "p50", "p99", "max", title=f"{figures.inferences:.1f} inferences a second")
+    table = Table("ms", "p50", "p99", "max", title=f"{figures.inferences:.1f} inferences a second on {figures.device}")
     table.add_row("lateness, sleeper", *row(figures.sleeper))
     table.add_row("lateness, control", *row(figures.control))
     for name, times in (
