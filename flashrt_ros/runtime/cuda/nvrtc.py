@@ -15,7 +15,7 @@ from typing import Any
 from cuda.bindings import nvrtc
 from cuda.pathfinder import find_nvidia_header_directory
 
-from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+from flashrt_ros.runtime.errors import DeviceRefusalError, ErrorCode, FlashrtError
 
 ARCHITECTURES = ("sm_80", "sm_87", "sm_89", "sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a")
 """What the kernels are written for; others may work."""
@@ -51,14 +51,13 @@ def compile_file(path: Path, arch: str, verbose: bool = False) -> tuple[bytes, s
         The cubin, and the log; with `verbose` that tells registers and spills of each kernel.
 
     Raises:
-        FlashrtError: DEVICE; it does not compile, with the log.
+        DeviceRefusalError: it does not compile, with the log.
     """
     source = path.read_text(encoding="utf-8")
     headers = find_nvidia_header_directory("cudart")
     if headers is None:
-        raise FlashrtError(
-            ErrorCode.DEVICE,
-            "the CUDA headers are not found (nvidia-cuda-runtime of requirements/cuda.txt, or CUDA_HOME)",
+        raise DeviceRefusalError(
+            "the CUDA headers are not found (nvidia-cuda-runtime of requirements/cuda.txt, or CUDA_HOME)"
         )
     options = [*options_of(source, arch), f"-I{path.parent}", f"-I{headers}"]
     if verbose:
@@ -70,7 +69,7 @@ def compile_file(path: Path, arch: str, verbose: bool = False) -> tuple[bytes, s
         _ok(nvrtc.nvrtcGetProgramLog(program, log))
         told = log.rstrip(b"\0").decode(errors="replace")
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise FlashrtError(ErrorCode.DEVICE, f"{path} does not compile for {arch} ({status.name}):\n{told}")
+            raise DeviceRefusalError(f"{path} does not compile for {arch} ({status.name}):\n{told}")
         size = _ok(nvrtc.nvrtcGetCUBINSize(program))
         cubin = _room(size)
         _ok(nvrtc.nvrtcGetCUBIN(program, cubin))
@@ -87,7 +86,7 @@ def _room(size: int) -> bytes:
 def _ok(returned: tuple[Any, ...]) -> Any:
     status, *results = returned
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-        raise FlashrtError(ErrorCode.DEVICE, f"the kernel compiler fails: {status.name}")
+        raise DeviceRefusalError(f"the kernel compiler fails: {status.name}")
     return results[0] if results else None
 
 
@@ -106,7 +105,8 @@ class CubinCache:
         """The compiled file, from the folder if it is there.
 
         Raises:
-            FlashrtError: DEVICE, it does not compile; STORAGE, the folder cannot be read or written.
+            DeviceRefusalError: it does not compile.
+            FlashrtError: STORAGE, the folder cannot be read or written.
         """
         kept = self.folder / f"{path.stem}.{arch}.{digest(path, arch)[:32]}.cubin"
         try:
