@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 import tempfile
+import time
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,10 @@ ARCHITECTURES = ("sm_80", "sm_87", "sm_89", "sm_90a", "sm_100a", "sm_103a", "sm_
 KERNELS = Path(str(resources.files("flashrt_ros") / "kernels"))
 _HEADER = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 _CHECKSUM = hashlib.sha256().digest_size
+_ASIDE = "tmp"
+_WRITING = 3600.0
+"""Seconds within which a file that is written aside is renamed; it takes a moment."""
+
 _OPTIONS = re.compile(r"^// options: (.+)$", re.MULTILINE)
 
 
@@ -122,7 +128,8 @@ class CubinCache:
 
     def _keep(self, kept: Path, cubin: bytes) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        file, aside = tempfile.mkstemp(dir=self.folder)
+        self._drop_abandoned()
+        file, aside = tempfile.mkstemp(prefix=_ASIDE, dir=self.folder)
         try:
             with os.fdopen(file, "wb") as stream:
                 stream.write(cubin + hashlib.sha256(cubin).digest())
@@ -130,6 +137,14 @@ class CubinCache:
         except OSError:
             os.unlink(aside)
             raise
+
+    def _drop_abandoned(self) -> None:
+        """Delete what a process that was killed had been writing; what another one writes now is younger."""
+        abandoned = time.time() - _WRITING
+        for path in self.folder.glob(f"{_ASIDE}*"):
+            with contextlib.suppress(FileNotFoundError):  # another process has just renamed or deleted it
+                if path.stat().st_mtime < abandoned:
+                    path.unlink()
 
 
 def _whole(kept: bytes) -> bytes | None:
