@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
+import gc
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from flashrt_ros.models.checkpoint import Checkpoint
 from flashrt_ros.models.observation import ModelObservation
@@ -17,7 +20,8 @@ from flashrt_ros.policy.device import choose
 from flashrt_ros.policy.opening import open_checkpoint
 from flashrt_ros.policy.processing import Processor
 from flashrt_ros.policy.state import session_buffers
-from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+from flashrt_ros.runtime.backend import Backend
+from flashrt_ros.runtime.errors import DeviceRefusalError, ErrorCode, FlashrtError
 from flashrt_ros.runtime.manifest import Manifest
 from flashrt_ros.runtime.plan import Plan, Work
 
@@ -66,7 +70,8 @@ def load_policy(
 
     Raises:
         FlashrtError: BAD_CHECKPOINT, naming what is wrong; BAD_REQUEST for device, precision, threads or
-            capsule_bytes; DEVICE, there is no such device, or not enough memory on it.
+            capsule_bytes; DEVICE, there is no such device.
+        DeviceRefusalError: it has not enough memory, or a kernel does not compile; what was taken is given back.
     """
     if threads < 1:
         raise FlashrtError(ErrorCode.BAD_REQUEST, f"threads {threads}: give 1 or more")
@@ -83,15 +88,25 @@ def load_policy(
     manifest = opened.manifest()
     if contract is not None:
         manifest["contract"] = dict(contract)
+    try:
+        plan = _make_plan(lambda: chosen.backend(threads, capsule_bytes), model, manifest, progress)
+    except (DeviceRefusalError, torch.OutOfMemoryError) as refused:
+        traceback.clear_frames(refused.__traceback__)  # it is they that hold what was taken
+        gc.collect()
+        raise DeviceRefusalError(str(refused)) from None
+    return Policy(plan, model, processor)
+
+
+def _make_plan(take: Callable[[], Backend], model: PolicyModel, manifest: Manifest, progress: Progress) -> Plan:
     progress("allocating buffers")
-    plan = Plan(chosen.backend(threads, capsule_bytes), model, session_buffers(model.config), manifest)
+    plan = Plan(take(), model, session_buffers(model.config), manifest)
     progress("reading the weights")
     model.load_weights(plan.buffers)
     progress("capturing the stages")
     plan.capture()
     progress("warming up")
     warm_up(plan, model)
-    return Policy(plan, model, processor)
+    return plan
 
 
 def warm_up(plan: Plan, model: PolicyModel) -> None:

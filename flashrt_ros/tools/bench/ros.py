@@ -20,7 +20,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from flashrt_ros.demo.processes import ProcessEndedError, tail
+from flashrt_ros.demo.printing import print_logs, yes_or_no
+from flashrt_ros.demo.processes import ProcessEndedError
 from flashrt_ros.tools.bench.ros_figures import Figures, Spread, Verdict, verdicts
 from flashrt_ros.tools.bench.ros_run import Load, measure
 
@@ -48,9 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with console.status("") as status:
                 figures = measure(Path(folder), options.seconds, load, status.update)
         except (ProcessEndedError, TimeoutError) as error:
-            for log in [error.log] if isinstance(error, ProcessEndedError) else Path(folder, "logs").iterdir():
-                console.print(f"[dim]--- the end of {log.name} ---[/]")
-                console.print(tail(log), markup=False)
+            every = sorted(Path(folder, "logs").iterdir())
+            print_logs(console, [error.log] if isinstance(error, ProcessEndedError) else every)
             console.print(f"[bold red]nothing was measured[/]: {escape(str(error))}")
             return 1
     outcome = verdicts(figures)
@@ -84,8 +84,8 @@ def _figures_table(figures: Figures) -> Table:
 def _verdict_table(outcome: Sequence[Verdict]) -> Table:
     table = Table("must hold", "measured", "bar", "", "holds")
     for verdict in outcome:
-        holds = "[green]yes[/]" if verdict.holds else "[bold red]NO[/]"
-        table.add_row(verdict.what, f"{verdict.value:.4g}", f"{verdict.bar:.4g}", verdict.how, holds)
+        numbers = (f"{verdict.value:.4g}", f"{verdict.bar:.4g}")
+        table.add_row(verdict.what, *numbers, verdict.how, yes_or_no(verdict.holds))
     return table
 
 
