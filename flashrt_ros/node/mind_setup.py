@@ -38,8 +38,8 @@ def load(
     `listener` is told of all that is done to the session.
 
     Raises:
-        FlashrtError: BAD_REQUEST, there is no such device; BAD_CHECKPOINT; BAD_CONTRACT, they do not fit each other;
-            STORAGE; CANCELED.
+        FlashrtError: BAD_REQUEST, there is no such device, or it has no FP8; NOT_SUPPORTED, the policy has none;
+            BAD_CHECKPOINT; BAD_CONTRACT, they do not fit each other; STORAGE; CANCELED.
     """
 
     def step(what: str) -> None:
@@ -59,6 +59,7 @@ def load(
         settings.precision,
         settings.capsule_budget + settings.journal_budget,
         contract.observation.views,
+        weights=settings.weights,
     )
     check_fit(contract, policy.model.config)
     store = CapsuleStore(settings.capsule_budget)
