@@ -57,7 +57,7 @@ def test_products_are_those_with_the_dequantised_matrix(dtype: torch.dtype) -> N
     few, many = quantise(random(m, k, seed=3)), quantise(random(2 * m, k, seed=4))
     found: list[list[Tensor]] = []
     for small, large in ((few, many), tuple(dequantised(w).to(dtype) for w in (few, many))):
-        ops, out = Ops(), [torch.zeros(n, m, dtype=dtype) for _ in range(4)]
+        ops, out = Ops(), [random(n, m).to(dtype) for _ in range(4)]
         heads = [torch.zeros(8, 1, d, dtype=dtype) for _ in range(2)]
         q = torch.zeros(n, m // d - 2, d, dtype=dtype)
         ops.normed_linear(x, gain, step, small, out[0], 1e-6, bias[:, :m])
