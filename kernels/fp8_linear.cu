@@ -13,17 +13,17 @@
 // Every e4m3 number is a bfloat16 one: its bits are moved, and 2^120 makes up for the other bias of its exponent. Columns
 // may be permuted in a sum if both factors are permuted alike, so lane (g, t) takes 8 neighbouring ones of each row
 // g, which are what two m16n8k16 products want of it. Weight rows are the rows of the products. A warp has 32 of them
-// and half the columns of each piece; the halves are added at the end. Pieces of 64 columns go through a ring in shared
+// and 32 columns of each piece; what warps make of the parts of pieces is added at the end. Pieces go through a ring in shared
 // memory, whose weights are asked for before the preceding kernel has ended; the others are brought into L2. x is
 // scaled by the gain as it comes, and its squares are summed; 1 / rms(x) and the weights' scale multiply the finished sum.
 // The blocks of a cluster (sm_90 and later) share out k, and add up their sums in the order of their ranks.
-// Grid: tiles * cluster; block: 128 threads, 256 for fp8_gelu; dynamic shared memory: SHARED.
+// Grid: tiles * cluster; block: 256 threads; dynamic shared memory: SHARED.
+// spills: fp8_add
 #include "cluster.cuh"
 #include "tensor_core.cuh"
 #include "vector.cuh"
 
-constexpr int ROWS = 64, PIECE = 64, SHARED = 98 << 10, MOST_BLOCKS = 8;
-constexpr int X_BYTES = ROWS * PIECE * 2;
+constexpr int ROWS = 64, SHARED = 98 << 10, MOST_BLOCKS = 8;
 
 struct Product {
   const bf16* x;
@@ -126,12 +126,18 @@ __device__ inline void prefetch_table(const float* table, int stride, int rows, 
   for (int i = threadIdx.x; i < rows * lines; i += blockDim.x) prefetch(table + (int64)(i / lines) * stride + i % lines * LINE);
 }
 
-// Where a row's 16 bytes of number `part` lie, so that neither copies nor lanes meet in a bank.
-__device__ inline int weight_spot(int row, int part) { return row * PIECE + (part ^ (row / 2 % 2 * 2)) * 16; }
-__device__ inline int x_spot(int row, int part) { return row * PIECE * 2 + (part ^ (row % 2 * 4)) * 16; }
+// Where a row's 16 bytes of a number lie, so that neither copies nor lanes meet in a bank.
+template <int PIECE> __device__ inline int weight_spot(int row, int number) {
+  return row * PIECE + (number ^ (row / (128 / PIECE) % (PIECE / 32) * 2)) * 16;
+}
 
-// A piece: sums [2][8] of this warp's 32 weight rows, from `first` on, with all rows of x, over half its columns.
-__device__ inline void multiply(float (&sum)[2][8][4], const unsigned char* weights, const unsigned char* x, int first, int half) {
+template <int PIECE> __device__ inline int x_spot(int row, int number) {
+  return row * PIECE * 2 + (number ^ (row % 2 * 4)) * 16;
+}
+
+// Sums [2][8] of this warp's 32 weight rows, from `first` on, with all rows of x, over the columns of a part of a piece.
+template <int PIECE>
+__device__ inline void multiply(float (&sum)[2][8][4], const unsigned char* weights, const unsigned char* x, int first, int part) {
   const int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
   unsigned left[2][2][4];  // tile of rows, step, operand
 #pragma unroll
@@ -139,13 +145,13 @@ __device__ inline void multiply(float (&sum)[2][8][4], const unsigned char* weig
 #pragma unroll
     for (int lower = 0; lower < 2; ++lower) {
       const int row = first + tile * 16 + lower * 8 + g;
-      const uint2 raw = *reinterpret_cast<const uint2*>(weights + weight_spot(row, half * 2 + t / 2) + t % 2 * 8);
+      const uint2 raw = *reinterpret_cast<const uint2*>(weights + weight_spot<PIECE>(row, part * 2 + t / 2) + t % 2 * 8);
       widen(raw.x, left[tile][0][lower], left[tile][0][lower + 2]);
       widen(raw.y, left[tile][1][lower], left[tile][1][lower + 2]);
     }
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
-    const uint4 right = *reinterpret_cast<const uint4*>(x + x_spot(i * 8 + g, half * 4 + t));
+    const uint4 right = *reinterpret_cast<const uint4*>(x + x_spot<PIECE>(i * 8 + g, part * 4 + t));
 #pragma unroll
     for (int tile = 0; tile < 2; ++tile) {
       multiply_add(sum[tile][i], left[tile][0], right.x, right.y);
@@ -155,20 +161,22 @@ __device__ inline void multiply(float (&sum)[2][8][4], const unsigned char* weig
 }
 
 // Blocks of two halves of weight rows: gates and what they gate, or features and their partners.
-template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, const int64* step, int cluster) {
+template <int HEIGHT, int PARTS, Kind KIND> __device__ void product(Product c, Heads h, const int64* step, int cluster) {
   constexpr bool HALVES = KIND == GELU_GATED || KIND == ROPED;
-  constexpr int HEIGHT = 64 * GROUPS, THREADS = 128 * GROUPS, OUTPUTS = HALVES ? HEIGHT / 2 : HEIGHT;
-  constexpr int W_BYTES = HEIGHT * PIECE, STAGE = W_BYTES + X_BYTES, STAGES = SHARED / (STAGE + PIECE * 4);
-  constexpr int W_PASS = THREADS / 4, W_PASSES = HEIGHT / W_PASS, X_PASS = THREADS / 8, X_PASSES = ROWS / X_PASS;
-  constexpr int LINE = HEIGHT + 4;
-  static_assert(ROWS * LINE * 4 <= SHARED && STAGES >= 3 && W_PASS % 4 == 0 && X_PASS % 2 == 0, "shared memory");
+  constexpr int THREADS = HEIGHT * PARTS, PIECE = 32 * PARTS, OUTPUTS = HALVES ? HEIGHT / 2 : HEIGHT;
+  constexpr int W_BYTES = HEIGHT * PIECE, STAGE = W_BYTES + ROWS * PIECE * 2, STAGES = SHARED / (STAGE + PIECE * 4);
+  constexpr int W_LANES = PIECE / 16, W_PASS = THREADS / W_LANES, W_PASSES = HEIGHT / W_PASS;
+  constexpr int X_LANES = PIECE / 8, X_PASS = THREADS / X_LANES, X_PASSES = ROWS / X_PASS;
+  constexpr int LINE = HEIGHT + 4, PLANE = ROWS * LINE, PLANES = PLANE * PARTS * 4 <= SHARED ? PARTS : 2;
+  static_assert(PLANE * PLANES * 4 <= SHARED && STAGES >= 2 && W_PASS % 4 == 0 && X_PASS % 2 == 0, "shared memory");
   extern __shared__ __align__(1024) unsigned char memory[];
   __shared__ float squares[ROWS];
   float* const gains = reinterpret_cast<float*>(memory + STAGES * STAGE);  // a piece for each stage
   const int tile = blockIdx.x / cluster, rank = blockIdx.x % cluster;
   const int pieces = (c.k + PIECE - 1) / PIECE, begin = rank * pieces / cluster, end = (rank + 1) * pieces / cluster;
-  const int w_row = threadIdx.x / 4, w_column = threadIdx.x % 4 * 16, w_spot = weight_spot(w_row, threadIdx.x % 4);
-  const int x_row = threadIdx.x / 8, x_column = threadIdx.x % 8 * 8, own_spot = W_BYTES + x_spot(x_row, threadIdx.x % 8);
+  const int w_row = threadIdx.x / W_LANES, w_lane = threadIdx.x % W_LANES, w_spot = weight_spot<PIECE>(w_row, w_lane);
+  const int x_row = threadIdx.x / X_LANES, x_lane = threadIdx.x % X_LANES, x_column = x_lane * 8;
+  const int own_spot = W_BYTES + x_spot<PIECE>(x_row, x_lane);
 
   int first_row = tile * OUTPUTS;
   if constexpr (KIND == ROPED) first_row += first_row / (h.width / 2) * (h.width / 2);
@@ -182,7 +190,7 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, con
   }
   const auto fetch_weights = [&](int piece, int slot) {
     if (piece >= end) return;
-    const int column = piece * PIECE + w_column;
+    const int column = piece * PIECE + w_lane * 16;
 #pragma unroll
     for (int pass = 0; pass < W_PASSES; ++pass)
       copy_async(memory + slot * STAGE + w_spot + pass * W_PASS * PIECE, rows[pass] + column, column < c.k);
@@ -209,7 +217,7 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, con
 #pragma unroll
   for (int slot = 0; slot < STAGES - 1; ++slot) fetch_weights(begin + slot, slot);
   commit_copies();
-  for (int column = (begin + STAGES - 1) * PIECE + w_column * 8; column < min(end * PIECE, c.k); column += 4 * 128)
+  for (int column = (begin + STAGES - 1) * PIECE + w_lane * 128; column < min(end * PIECE, c.k); column += W_LANES * 128)
 #pragma unroll
     for (int pass = 0; pass < W_PASSES; ++pass) prefetch(rows[pass] + column);
   const int outputs = min(OUTPUTS, c.m - first_row), second = first_row + apart;
@@ -226,7 +234,7 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, con
   for (int slot = 0; slot < STAGES - 1; ++slot) fetch_x(begin + slot, slot);
 
   float sum[2][8][4] = {}, square[X_PASSES] = {};
-  const int warp = threadIdx.x / WARP, half = warp / 2 % 2, first = warp / 4 * 64 + warp % 2 * 32;
+  const int warp = threadIdx.x / WARP, part = warp % PARTS, first = warp / PARTS * 32;
   int slot = 0, next = STAGES - 1;
   for (int piece = begin; piece < end; ++piece) {
     unsigned char* const stage = memory + slot * STAGE;
@@ -241,7 +249,7 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, con
     __syncthreads();
     fetch_weights(piece + STAGES - 1, next);
     fetch_x(piece + STAGES - 1, next);
-    multiply(sum, stage, stage + W_BYTES, first, half);
+    multiply<PIECE>(sum, stage, stage + W_BYTES, first, part);
     next = slot, slot = slot + 1 == STAGES ? 0 : slot + 1;
   }
   wait_for_copies<0>();
@@ -250,29 +258,36 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, con
   float* const sums = reinterpret_cast<float*>(memory);
   const int lane = threadIdx.x % WARP;
 #pragma unroll
-  for (int turn = 1; turn >= 0; --turn) {
-    if (half == turn)
+  for (int turn = PARTS / PLANES - 1; turn >= 0; --turn) {
+    if (part / PLANES == turn)
 #pragma unroll
-      for (int part = 0; part < 64; ++part) {
-        const int i = part / 4 % 8, e = part % 4, r = first + part / 32 * 16 + lane / 4 + e / 2 * 8;
-        float* const at = sums + (i * 8 + lane % 4 * 2 + e % 2) * LINE + r;
-        *at = sum[part / 32][i][e] + (turn ? 0.0f : *at);
+      for (int item = 0; item < 64; ++item) {
+        const int i = item / 4 % 8, e = item % 4, r = first + item / 32 * 16 + lane / 4 + e / 2 * 8;
+        float* const at = sums + part % PLANES * PLANE + (i * 8 + lane % 4 * 2 + e % 2) * LINE + r;
+        *at = sum[item / 32][i][e] + (turn == PARTS / PLANES - 1 ? 0.0f : *at);
       }
-    if (turn) __syncthreads();
+    __syncthreads();
+  }
+  for (int item = threadIdx.x; item < c.n * (HEIGHT / 4); item += THREADS) {
+    float* const at = sums + item / (HEIGHT / 4) * LINE + item % (HEIGHT / 4) * 4;
+    float4 total = load4(at);
+#pragma unroll
+    for (int plane = 1; plane < PLANES; ++plane) total = total + load4(at + plane * PLANE);
+    *reinterpret_cast<float4*>(at) = total;
   }
   if constexpr (KIND != ADDED) {
 #pragma unroll
     for (int pass = 0; pass < X_PASSES; ++pass) {
 #pragma unroll
-      for (int other = 1; other < 8; other *= 2) square[pass] += __shfl_xor_sync(0xffffffffu, square[pass], other);
+      for (int other = 1; other < X_LANES; other *= 2) square[pass] += __shfl_xor_sync(0xffffffffu, square[pass], other);
       if (x_column == 0) squares[x_row + pass * X_PASS] = square[pass];
     }
   }
   sync_blocks(cluster);
 
-  constexpr int PARTS = OUTPUTS / 4;
+  constexpr int QUADS = OUTPUTS / 4;
   for (int item = threadIdx.x;; item += THREADS) {
-    const int row = rank + item / PARTS * cluster, r = item % PARTS * 4, column = first_row + r;
+    const int row = rank + item / QUADS * cluster, r = item % QUADS * 4, column = first_row + r;
     if (row >= c.n) break;
     if (column >= c.m) continue;
     const float* const line = sums + row * LINE + r;
@@ -322,23 +337,25 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, con
   if (cluster > 1) sync_blocks(cluster);
 }
 
-#define FP8(NAME, GROUPS, KIND)                                                                                        \
-  extern "C" __global__ void __launch_bounds__(128 * GROUPS, 2) NAME(                                                  \
+#define FP8(NAME, HEIGHT, PARTS, KIND)                                                                                 \
+  extern "C" __global__ void __launch_bounds__(HEIGHT * PARTS, HEIGHT * PARTS > 256 ? 1 : 2) NAME(                     \
       const bf16* x, const float* gain, const unsigned char* w, const float* scale, const float* bias,                 \
       const float* gate, const int64* step, bf16* out, int n, int m, int k, int steps, float eps, int cluster) {       \
-    product<GROUPS, KIND>(Product{x, gain, w, scale, bias, gate, out, n, m, k, steps, eps}, Heads{}, step, cluster);   \
+    product<HEIGHT, PARTS, KIND>(Product{x, gain, w, scale, bias, gate, out, n, m, k, steps, eps}, Heads{}, step, cluster); \
   }
 
-FP8(fp8_norm, 1, NORMED)
-FP8(fp8_gelu, 2, GELU_GATED)
-FP8(fp8_add, 1, ADDED)
+FP8(fp8_norm, 64, 4, NORMED)
+FP8(fp8_gelu, 128, 2, GELU_GATED)
+FP8(fp8_gelu_16, 128, 4, GELU_GATED)
+FP8(fp8_gelu_64, 64, 4, GELU_GATED)
+FP8(fp8_add, 64, 4, ADDED)
 
-extern "C" __global__ void __launch_bounds__(128, 2) fp8_heads(
+extern "C" __global__ void __launch_bounds__(256, 2) fp8_heads(
     const bf16* x, const float* gain, const unsigned char* w, const float* scale, const float* bias, const float* gate,
     const int64* step, bf16* out, int n, int m, int k, int steps, float eps, int cluster, const float* cos,
     const float* sin, const int64* start, bf16* keys, bf16* values, int heads, int kv_heads, int width) {
-  product<1, ROPED>(Product{x, gain, w, scale, bias, gate, out, n, m, k, steps, eps},
-                    Heads{cos, sin, start, keys, values, heads, kv_heads, width}, step, cluster);
+  product<64, 4, ROPED>(Product{x, gain, w, scale, bias, gate, out, n, m, k, steps, eps},
+                        Heads{cos, sin, start, keys, values, heads, kv_heads, width}, step, cluster);
 }
 
 // A thread takes four neighbours; k is a multiple of 4, and rows begin at multiples of 4 bytes. Grid: any.

@@ -15,7 +15,7 @@ from flashrt_ros.models.reference.quantised import FP8, Matrix, Quantised
 _SOURCE = "fp8_linear"
 _ROWS, _HEIGHT, _PIECE, _SHARED, _CLUSTER = 64, 64, 64, 98 << 10, 8
 _THREADS, _BLOCKS = 256, 4
-"""Of dequantise, and blocks for each multiprocessor."""
+"""Of a block; blocks of dequantise for each multiprocessor."""
 
 
 class CudaQuantisedFlow(CudaFlow):
@@ -116,7 +116,7 @@ class CudaQuantisedFlow(CudaFlow):
         tensors = (x, gain, *w, bias, gate, step if steps > 1 else None, out)
         arguments = (*tensors, n, m, k, steps, eps, cluster, *more)
         options = {"shared": _SHARED, "cluster": cluster}
-        self.cuda.launch(_SOURCE, op, tiles * cluster, 128 * groups, *arguments, **options)
+        self.cuda.launch(_SOURCE, op, tiles * cluster, _THREADS, *arguments, **options)
 
 
 def cluster_size(tiles: int, k: int, multiprocessors: int) -> int:
