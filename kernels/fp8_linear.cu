@@ -18,7 +18,7 @@
 // scaled by the gain as it comes, and its squares are summed; 1 / rms(x) and the weights' scale multiply the finished sum.
 // The blocks of a cluster (sm_90 and later) share out k, and add up their sums in the order of their ranks.
 // Grid: tiles * cluster; block: 256 threads; dynamic shared memory: SHARED.
-// spills: fp8_add
+// spills: fp8_add fp8_heads
 #include "cluster.cuh"
 #include "tensor_core.cuh"
 #include "vector.cuh"
