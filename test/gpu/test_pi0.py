@@ -65,7 +65,7 @@ def run(name: str, case: Recorded, device: str, dtype: torch.dtype, fp8: bool = 
 
 def errors(name: str, case: Recorded, device: str, dtype: torch.dtype) -> dict[str, float]:
     """Mean error of the prefix's keys and values, and of the actions."""
-    plan, views = run(name, case, device, dtype), [view for view in VIEWS if case[f"image_mask.{view}"]]
+    plan = run(name, case, device, dtype)
     image = [case[f"image_mask.{view}"].bool().repeat_interleave(16) for view in VIEWS]
     live = torch.cat((*image, case["token_mask"][0].bool()))
     found = {
