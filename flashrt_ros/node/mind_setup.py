@@ -38,7 +38,8 @@ def load(
     `listener` is told of all that is done to the session.
 
     Raises:
-        FlashrtError: BAD_REQUEST, there is no such device, or it has no room or no kernel for the policy;
+        FlashrtError: BAD_REQUEST, there is no such device, or it has no FP8, no room or no kernel for the policy;
+            NOT_SUPPORTED, the policy has no FP8 weights;
             BAD_CHECKPOINT; BAD_CONTRACT, they do not fit each other; STORAGE; CANCELED.
     """
 
@@ -60,6 +61,7 @@ def load(
             settings.precision,
             settings.capsule_budget + settings.journal_budget,
             contract.observation.views,
+            weights=settings.weights,
         )
     except DeviceRefusalError as refused:  # all is given back: likewise
         raise FlashrtError(ErrorCode.BAD_REQUEST, f"device {settings.device!r}: {refused}") from refused

@@ -54,6 +54,7 @@ def load_policy(
     capsule_bytes: int = CAPSULE_BYTES,
     views: Sequence[str] | None = None,
     tensors: Checkpoint | None = None,
+    weights: str = "auto",
 ) -> Policy:
     """Load a checkpoint, capture its stages and run each of them once.
 
@@ -67,10 +68,11 @@ def load_policy(
         capsule_bytes: memory of a GPU that capsules and the journal may fill.
         views: the cameras there are, for a policy that can do with some of its own.
         tensors: weights in place of those in the folder's *.safetensors.
+        weights: "fp8" stores those of the action expert of pi0 and pi0.5 as float8_e4m3fn; "auto": as `precision`.
 
     Raises:
-        FlashrtError: BAD_CHECKPOINT, naming what is wrong; BAD_REQUEST for device, precision, threads or
-            capsule_bytes; DEVICE, there is no such device.
+        FlashrtError: BAD_CHECKPOINT, naming what is wrong; BAD_REQUEST for device, precision, weights, threads or
+            capsule_bytes; NOT_SUPPORTED, the policy has no FP8 weights; DEVICE, there is no such device.
         DeviceRefusalError: it has not enough memory, or a kernel does not compile; what was taken is given back.
     """
     if threads < 1:
@@ -78,10 +80,10 @@ def load_policy(
     if type(capsule_bytes) is not int or capsule_bytes < 0:
         raise FlashrtError(ErrorCode.BAD_REQUEST, f"capsule_bytes {capsule_bytes!r}: give an int, 0 or more")
     chosen = choose(device)
-    dtype = chosen.precision(precision)
+    dtype, fp8 = chosen.precision(precision), chosen.fp8(weights)
     progress(f"device {chosen.name}: {chosen.why}")
     progress(f"reading the headers of {path}")
-    opened = open_checkpoint(path, dtype, views, tensors)
+    opened = open_checkpoint(path, dtype, views, tensors, fp8)
     model = opened.model
     processor = Processor(model.config, opened.prompts, opened.normaliser)
     progress("taking the checksums of the weights")

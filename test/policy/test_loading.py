@@ -66,6 +66,10 @@ def test_devices_and_threads(checkpoint: Path, refuses) -> None:
         load_policy(checkpoint, device="tpu")
     with refuses(ErrorCode.BAD_REQUEST, "'float16'"):
         load_policy(checkpoint, device="cpu", precision="float16")
+    with refuses(ErrorCode.BAD_REQUEST, "weights 'int4': use auto or fp8"):
+        load_policy(checkpoint, device="cpu", weights="int4")
+    with refuses(ErrorCode.NOT_SUPPORTED, "weights 'fp8'", "neither pi0 nor pi0.5"):
+        load_policy(checkpoint, device="cpu", weights="fp8")
     with refuses(ErrorCode.BAD_REQUEST, "threads 0"):
         load_policy(checkpoint, threads=0)
 

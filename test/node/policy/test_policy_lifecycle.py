@@ -20,7 +20,7 @@ HELD = 0
 LOADS_FOR_EVER = """
 import time
 from flashrt_ros.node import mind_setup, policy_node
-def load_policy(path, device, threads, progress, contract, precision, capsule_bytes, views):
+def load_policy(path, device, threads, progress, contract, precision, capsule_bytes, views, weights):
     while True:
         progress("still reading")
         time.sleep(0.05)
@@ -139,6 +139,13 @@ def test_a_device_that_is_not_there_fails_configure_and_can_be_asked_for_again(
         assert client.state() == "unconfigured"
     assert process.process.poll() is None
     assert process.output.count("device 'cuda': the cuda backend needs the package cuda") == 2
+
+
+def test_weights_that_the_policy_does_not_have_fail_configure(client: Any, start_policy: Callable[..., Any]) -> None:
+    process = start_policy(weights="fp8")
+    assert not client.transition("configure", 40.0)
+    process.says("NOT_SUPPORTED: weights 'fp8'")
+    assert client.state() == "unconfigured"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
