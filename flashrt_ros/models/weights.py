@@ -4,23 +4,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from flashrt_ros.models.checkpoint import Checkpoint
+from flashrt_ros.models.checkpoint import Checkpoint, Tell, tell_nobody
 from flashrt_ros.runtime.buffers import Buffer, BufferSet
+
+_PIECE = 1 << 24
+"""Values that are converted at a time: the host never holds much more than the pages of the files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A checkpoint tensor: its name, its shape in the file, and what is done to it before it is stored."""
+    """A checkpoint tensor: its name, its shape in the file, and what is done to it, as float32, before it is stored.
+
+    `by_rows`: the same is done to each row by itself.
+    """
 
     name: str
     shape: tuple[int, ...]
     transform: Callable[[Tensor], Tensor] | None = None
+    by_rows: bool = False
+
+    def pieces(self, tensor: Tensor) -> Iterator[Tensor]:
+        """What is stored, in pieces of some rows each."""
+        if self.transform is not None and not self.by_rows:
+            yield self.transform(tensor.float())
+            return
+        for rows in tensor.split(max(_PIECE // max(tensor[0].numel(), 1), 1)):
+            yield rows if self.transform is None else self.transform(rows.float())
+
+    @property
+    def values(self) -> int:
+        """How many the file holds of it."""
+        return math.prod(self.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +60,22 @@ def weight(name: str, dtype: torch.dtype, *parts: Part, shape: tuple[int, ...] |
 
 def centred(name: str, key: str, width: int) -> Weight:
     """The gain of a zero-centred norm, 1 + weight in float32."""
-    return weight(name, torch.float32, Part(key, (width,), lambda w: w.float() + 1))
+    return weight(name, torch.float32, Part(key, (width,), lambda w: w + 1))
 
 
-def load(weights: Iterable[Weight], checkpoint: Checkpoint, buffers: BufferSet) -> None:
+def load(weights: Iterable[Weight], checkpoint: Checkpoint, buffers: BufferSet, tell: Tell = tell_nobody) -> None:
     """Copy every part into its rows."""
+    weights = list(weights)
+    done, all_values = 0, sum(part.values for item in weights for part in item.parts)
     for item in weights:
         target = buffers[item.buffer.name]
         row = 0
         for part in item.parts:
-            tensor = checkpoint.read(part.name)
-            if part.transform is not None:
-                tensor = part.transform(tensor)
-            target[row : row + tensor.shape[0]].copy_(tensor)
-            row += tensor.shape[0]
+            for piece in part.pieces(checkpoint.read(part.name)):
+                target[row : row + piece.shape[0]].copy_(piece)
+                row += piece.shape[0]
+            done += part.values
+            tell(done / all_values)
 
 
 class Scope:
