@@ -76,7 +76,7 @@ def write_synthetic_pi0(
 
     @cache
     def scaled(scale: float, mean: float) -> memoryview:
-        return memoryview((noise * scale + mean).to(dtype).view(torch.uint8).numpy())
+        return (noise * scale + mean).to(dtype).view(torch.uint8).numpy().data
 
     with (folder / "model.safetensors").open("wb", buffering=0) as file:
         file.write(len(text).to_bytes(8, "little") + text)

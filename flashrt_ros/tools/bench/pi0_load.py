@@ -30,6 +30,12 @@ SECONDS_BAR = 60.0
 BESIDE_WEIGHTS_BAR = 2e9
 """Bytes of GPU memory that may be in use beside the weights, while and after they are loaded."""
 
+_ASIDE = {
+    "file_bytes": "files",
+    "weight_bytes": "weights",
+    "gpu_taken": "of the GPU's memory, asked for",
+    "host_before": "host memory before",
+}
 _INTERVAL = 0.005
 _CAPSULE_BYTES = (1024 + 256) << 20
 """The nodes' budgets for capsules and journal."""
@@ -140,7 +146,8 @@ def load(what: str, folder: Path, device: str, precision: str, threads: int) -> 
         progress("")
         seconds = last - began
         watch.sample()
-    on_gpu = policy.plan.backend.name == "cuda"
+    backend: Any = policy.plan.backend
+    on_gpu = backend.name == "cuda"
     return Loading(
         what=what,
         file_bytes=sum(file.stat().st_size for file in folder.glob("*.safetensors")),
@@ -149,7 +156,7 @@ def load(what: str, folder: Path, device: str, precision: str, threads: int) -> 
         steps=steps,
         told=len(told) - 1,
         gpu_peak=watch.gpu,
-        gpu_taken=policy.plan.backend.device.allocated + torch.cuda.memory_reserved() if on_gpu else 0,
+        gpu_taken=backend.device.allocated + torch.cuda.memory_reserved() if on_gpu else 0,
         host_before=watch.before,
         host_peak=watch.host,
         on_gpu=on_gpu,
@@ -230,13 +237,10 @@ def tables(loadings: Sequence[Loading]) -> list[Table]:
     steps = Table("seconds", *(loading.what for loading in loadings), box=SIMPLE_HEAD)
     for step in dict.fromkeys(step for loading in loadings for step in loading.steps):
         steps.add_row(step, *(f"{loading.steps.get(step, 0.0):.2f}" for loading in loadings))
-    for what, value in (
-        ("GB of files", lambda loading: loading.file_bytes / 1e9),
-        ("GB of weights", lambda loading: loading.weight_bytes / 1e9),
-        ("GB of GPU memory asked for", lambda loading: loading.gpu_taken / 1e9),
-        ("times that progress was told", lambda loading: loading.told),
-    ):
-        steps.add_row(what, *(f"{value(loading):g}" for loading in loadings))
+    for what in ("file_bytes", "weight_bytes", "gpu_taken", "host_before"):
+        cells = (f"{getattr(loading, what) / 1e9:.2f} GB" for loading in loadings)
+        steps.add_row(_ASIDE[what], *cells)
+    steps.add_row("lines of progress", *(str(loading.told) for loading in loadings))
     return [bars, steps]
 
 
