@@ -182,9 +182,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark."""
     options = _parser().parse_args(arguments)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
-    if options.load:
-        return _main_load(options, console)
     try:
+        if options.load:
+            choose(options.device)
+            return _main_load(options, console)
         with console.status("loading") as status:
             figures, kernels = measure(options, status.update)
     except FlashrtError as error:
@@ -206,8 +207,8 @@ def _main_load(options: argparse.Namespace, console: Console) -> int:
     def write(folder: Path, dtype: torch.dtype) -> Path:
         return write_synthetic_pi0(folder, _SIZES[options.size], options.kind, dtype, steps=options.steps)
 
+    how = (options.device, options.precision, options.threads)
     with console.status("") as status:
-        how = (options.device, options.precision, options.threads)
         loadings = pi0_load.measure(write, options.load, *how, status.update)
     for table in pi0_load.tables(loadings):
         console.print(table)

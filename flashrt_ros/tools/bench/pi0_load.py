@@ -128,15 +128,14 @@ def anonymous_bytes() -> int:
 def load(what: str, folder: Path, device: str, precision: str, threads: int) -> Loading:
     """Load the folder in this process, which must not have loaded anything before."""
     steps: dict[str, float] = {}
-    told: list[str] = []
+    told = ["finding the device"]
     began = last = time.perf_counter()
 
     def progress(step: str) -> None:
         nonlocal last
         now = time.perf_counter()
-        if told:
-            name = told[-1].split(":")[0].removesuffix(f" of {folder}")
-            steps[name] = steps.get(name, 0.0) + now - last
+        name = told[-1].split(":")[0].removesuffix(f" of {folder}")
+        steps[name] = steps.get(name, 0.0) + now - last
         told.append(step)
         last = now
         print(json.dumps(step), flush=True)
@@ -154,7 +153,7 @@ def load(what: str, folder: Path, device: str, precision: str, threads: int) -> 
         weight_bytes=sum(spec.nbytes for spec in policy.plan.buffers.of_kind("weight")),
         seconds=seconds,
         steps=steps,
-        told=len(told) - 1,
+        told=len(told) - 2,
         gpu_peak=watch.gpu,
         gpu_taken=backend.device.allocated + torch.cuda.memory_reserved() if on_gpu else 0,
         host_before=watch.before,
