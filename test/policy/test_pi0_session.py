@@ -30,8 +30,62 @@ def test_the_state_is_closed(policy: Policy) -> None:
     captures = policy.plan.backend.captures
     result = audit(policy)
     assert result.closed, (result.differing, [found for found in result.findings if not found.noticed])
-    assert {found.name for found in result.findings} >= {"cache.2.key", "position", "generator", "chunk", "instruction"}
     assert result.captures == captures
+    noticed = {found.name: found.noticed for found in result.findings}
+    unread = {"previous_chunk", "previous_reference", "history_images", "history_proprio", "measured", "reference"}
+    assert {name for name, how in noticed.items() if how != "output"} == unread
+    assert {noticed[name] for name in unread} == {"bytes"}
+    assert set(noticed) - unread >= {f"cache.{layer}.{part}" for layer in range(3) for part in ("key", "value")}
+    assert set(noticed) - unread >= {"position", "generator", "chunk", "plan", "instruction", "history_count"}
+
+
+@pytest.mark.parametrize("left_out", ["chunk", "plan"])
+def test_a_chunk_that_goes_on_needs_the_one_before_it(policy: Policy, left_out: str) -> None:
+    session, b = Session(policy), policy.plan.buffers
+    session.begin(INSTRUCTION, seed=7)
+    session.observe(seen(policy, 1))
+    session.executed(session.act().act_index, 4)
+    session.observe(seen(policy, 2))
+    session.snapshot("seen")
+    follows = session.act(delay=2).actions
+
+    def again(spoiled: bool) -> np.ndarray:
+        session.restore("seen", Mode.EXACT)
+        if spoiled:
+            b[left_out].zero_()
+        return session.act(delay=2).actions
+
+    assert np.array_equal(again(spoiled=False), follows)
+    assert not np.array_equal(again(spoiled=True), follows)
+
+
+def test_every_way_back_to_a_boundary_brings_its_bytes_and_what_follows(policy: Policy) -> None:
+    session = Session(policy)
+    session.begin(INSTRUCTION, seed=7)
+    session.observe(seen(policy, 1))
+    session.executed(session.act().act_index, 4)
+    session.snapshot("acted")
+    session.fork("branch", "another try")
+
+    def go_on() -> list[object]:
+        session.observe(seen(policy, 2))
+        actions = session.act(delay=2).actions.tobytes()
+        return [actions, session.digests()]
+
+    before, after = session.digests(), go_on()
+    for back in (
+        lambda: session.restore("acted", Mode.EXACT),
+        lambda: session.restore("branch", Mode.EXACT),
+        lambda: session.rollback(2, Mode.EXACT),
+    ):
+        back()
+        assert session.digests() == before
+        assert go_on() == after
+    session.begin("pick up the green cube", seed=1)
+    session.observe(seen(policy, 3))
+    session.restore("acted", Mode.EXACT)
+    assert session.digests() == before
+    assert go_on() == after
 
 
 def test_a_restored_boundary_gives_the_same_bytes_and_another_seed_what_a_cold_run_gives(policy: Policy) -> None:
