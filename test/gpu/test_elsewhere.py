@@ -33,10 +33,12 @@ session = Session(policy)
 writer = CapsuleWriter(sys.argv[2], 1 << 30, policy.plan.buffers, policy.manifest(), session.store.is_pinned)
 session.store.add(writer.read("saved").result({SECONDS}))
 session.restore("saved", Mode.EXACT)
+delay = 2 if policy.model.config.guided else None
+chunks = [session.act(delay).actions.tolist()]
 session.observe(random_observation(policy, np.random.default_rng(9), 3))
-chunk = session.act(2 if policy.model.config.guided else None)
+chunks.append(session.act(delay).actions.tolist())
 writer.close({SECONDS})
-print(json.dumps([session.digests(), chunk.actions.tolist()]))
+print(json.dumps([session.digests(), chunks]))
 """
 
 
@@ -66,9 +68,11 @@ def saved_session(policy: Policy, folder: Path) -> Session:
 def test_another_process_continues_to_the_byte(checkpoint: Path, tmp_path: Path, root: Path, precision: str) -> None:
     policy = load_policy(checkpoint, device="cuda", precision=precision)
     session = saved_session(policy, tmp_path)
+    delay = 2 if policy.model.config.guided else None
+    chunks = [session.act(delay).actions.tolist()]
     session.observe(random_observation(policy, np.random.default_rng(9), 3))
-    actions = session.act(2 if policy.model.config.guided else None).actions.tolist()
-    ours = [session.digests(), actions]
+    chunks.append(session.act(delay).actions.tolist())
+    ours = [session.digests(), chunks]
     command = [sys.executable, "-c", GO_ON, str(checkpoint), str(tmp_path), precision]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False, cwd=root)
     assert done.returncode == 0, done.stderr

@@ -36,13 +36,13 @@ writer.close(SECONDS)
 
 
 def go_on(session: Session) -> list[Any]:
-    """The state at the boundary, the planned chunk, and what an observation and a chunk behind it make of them."""
+    """The state at the boundary, the planned chunk, one that goes on from it, and one behind another observation."""
     found: list[Any] = [session.digests()]
     planned = session.planned()
     assert planned is not None
+    found += [planned.start, planned.actions.tolist(), session.act(delay=DELAY).actions.tolist()]
     session.observe(random_observation(session.policy, np.random.default_rng(9), 3))
-    following = session.act(delay=DELAY)
-    return [*found, planned.start, planned.actions.tolist(), following.actions.tolist(), session.digests()]
+    return [*found, session.act(delay=DELAY).actions.tolist(), session.digests()]
 
 
 @pytest.mark.parametrize("kind", ["pi0", "pi05"])

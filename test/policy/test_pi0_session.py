@@ -11,6 +11,7 @@ from flashrt_ros.models.tiny_pi0 import ACTIONS, STATE, write_tiny_pi0
 from flashrt_ros.policy.loading import Policy, load_policy
 from flashrt_ros.policy.processing import Observation
 from flashrt_ros.policy.session import Mode, Session
+from flashrt_ros.runtime.plan import Plan
 from flashrt_ros.tools.audit import audit, random_observation
 
 INSTRUCTION = "press the red button"
@@ -68,15 +69,16 @@ def test_every_way_back_to_a_boundary_brings_its_bytes_and_what_follows(policy: 
     session.fork("branch", "another try")
 
     def go_on() -> list[object]:
+        actions = [session.act(delay=2).actions.tobytes()]
         session.observe(seen(policy, 2))
-        actions = session.act(delay=2).actions.tobytes()
+        actions.append(session.act(delay=2).actions.tobytes())
         return [actions, session.digests()]
 
     before, after = session.digests(), go_on()
     for back in (
         lambda: session.restore("acted", Mode.EXACT),
         lambda: session.restore("branch", Mode.EXACT),
-        lambda: session.rollback(2, Mode.EXACT),
+        lambda: session.rollback(3, Mode.EXACT),
     ):
         back()
         assert session.digests() == before
@@ -137,12 +139,15 @@ def test_the_start_of_an_episode_holds_no_rows_and_says_so(policy: Policy) -> No
     assert "holds no rows" in report.note
 
 
-def test_prompts_of_every_length_capture_nothing_anew(policy: Policy) -> None:
+def test_prompts_of_every_length_capture_nothing_anew(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
     session, captures = Session(policy, journal_bytes=1), policy.plan.backend.captures
     session.begin(INSTRUCTION)
-    images, rows = seen(policy, 0).images, set()
+    images, rows, stages, real = seen(policy, 0).images, set(), set(), Plan.run
+    monkeypatch.setattr(Plan, "run", lambda plan, step: (stages.add(step.stage), real(plan, step)))
     for stamp in range(100):
-        state = np.random.default_rng(stamp).uniform(-1.5, 1.5, len(STATE)) * (stamp % 7 > 0)
+        # The larger a number is, the more digits the prompt has.
+        state = np.random.default_rng(stamp).uniform(-1.0, -0.9 + 0.025 * stamp, len(STATE))
         rows.add(session.observe(Observation(images, state, stamp)).prefilled_tokens)
     assert policy.plan.backend.captures == captures
-    assert (len(rows) > 3) == policy.model.config.adaptive
+    assert (len(rows) > 10) == policy.model.config.adaptive
+    assert ({"prefix_32", "prefix_64"} <= stages) == policy.model.config.adaptive
