@@ -48,7 +48,7 @@ def backend(device: str, case: Recorded, views: list[str]) -> Backend:
 
 
 def errors(name: str, case: Recorded, device: str, dtype: torch.dtype) -> dict[str, float]:
-    """Mean error of the prefix's keys and values, and of the actions."""
+    """Largest (float32) or mean (bfloat16) error of the prefix's keys and values, of velocities, and of the actions."""
     views = [view for view in VIEWS if case[f"image_mask.{view}"]]
     extra = {"views": views, "steps": len(case["time"]), "prompt_sizes": [5, 12]}
     model = Pi0(read_json(DATA / name / "config.json"), extra, Checkpoint(DATA / name), dtype)
@@ -57,8 +57,11 @@ def errors(name: str, case: Recorded, device: str, dtype: torch.dtype) -> dict[s
     plan.capture()
     tokens = case["tokens"][0][case["token_mask"][0].bool()].long().numpy()
     seen = ModelObservation(np.zeros((len(views), 56, 56, 3), np.uint8), case["state"][0].numpy())
+    velocities = []
     for step in (*model.observe(seen, tokens).steps, *model.act().steps):
         plan.run(step)
+        if step.stage == "denoise_step":
+            velocities.append(plan.buffers["velocity"].clone())
     assert plan.fence() == ""
     image = [case[f"image_mask.{view}"].bool().repeat_interleave(16) for view in VIEWS]
     live = torch.cat((*image, case["token_mask"][0].bool()))
@@ -68,6 +71,7 @@ def errors(name: str, case: Recorded, device: str, dtype: torch.dtype) -> dict[s
         for layer in range(3)
         for part in ("key", "value")
     }
+    found["velocity"] = torch.stack(velocities).cpu() - case["velocity"][:, 0]
     found["actions"] = plan.buffers["chunk"].cpu() - case["actions"][0]
     return {
         key: float(value.abs().max() if dtype == torch.float32 else value.abs().mean()) for key, value in found.items()
