@@ -23,8 +23,8 @@ from flashrt_ros.runtime.plan import Plan, Work
 
 Progress = Callable[[str], None]
 
-CAPSULE_BYTES = 2 << 30
-"""Device memory for capsules and the journal, unless more or less is asked for."""
+CAPSULE_BYTES = (1 << 30) + (256 << 20)
+"""Device memory for capsules and the journal, unless more or less is asked for: a session's own budgets for them."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -37,8 +37,6 @@ _ASIDE = {
     "host_before": "host memory before",
 }
 _INTERVAL = 0.005
-_CAPSULE_BYTES = (1024 + 256) << 20
-"""The nodes' budgets for capsules and journal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +139,7 @@ def load(what: str, folder: Path, device: str, precision: str, threads: int) -> 
         print(json.dumps(step), flush=True)
 
     with Watch() as watch:
-        policy = load_policy(folder, device, threads, progress, precision=precision, capsule_bytes=_CAPSULE_BYTES)
+        policy = load_policy(folder, device, threads, progress, precision=precision)
         progress("")
         seconds = last - began
         watch.sample()
