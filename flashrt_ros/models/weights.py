@@ -14,8 +14,8 @@ from torch import Tensor
 from flashrt_ros.models.checkpoint import Checkpoint, Tell, tell_nobody
 from flashrt_ros.runtime.buffers import Buffer, BufferSet
 
-_PIECE = 1 << 24
-"""Values that are converted at a time: the host never holds much more than the pages of the files."""
+_PIECE = 1 << 22
+"""Values that are converted at a time, so that neither memory holds much beside the files' pages and the buffers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,16 @@ class Part:
     transform: Callable[[Tensor], Tensor] | None = None
     by_rows: bool = False
 
-    def pieces(self, tensor: Tensor) -> Iterator[Tensor]:
-        """What is stored, in pieces of some rows each."""
+    def pieces(self, tensor: Tensor, like: Tensor) -> Iterator[Tensor]:
+        """What is stored, in pieces of some rows each; what need not be converted for a copy to `like` is not."""
         if self.transform is not None and not self.by_rows:
             yield self.transform(tensor.float())
             return
-        for rows in tensor.split(max(_PIECE // max(tensor[0].numel(), 1), 1)):
-            yield rows if self.transform is None else self.transform(rows.float())
+        for rows in tensor.split(max(_PIECE // tensor[0].numel(), 1)):
+            if self.transform is not None:
+                yield self.transform(rows.to(like.device).float())
+            else:
+                yield rows if rows.dtype == like.dtype else rows.to(like.device)
 
     @property
     def values(self) -> int:
@@ -71,7 +74,7 @@ def load(weights: Iterable[Weight], checkpoint: Checkpoint, buffers: BufferSet, 
         target = buffers[item.buffer.name]
         row = 0
         for part in item.parts:
-            for piece in part.pieces(checkpoint.read(part.name)):
+            for piece in part.pieces(checkpoint.read(part.name), target):
                 target[row : row + piece.shape[0]].copy_(piece)
                 row += piece.shape[0]
             done += part.values

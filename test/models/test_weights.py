@@ -20,7 +20,7 @@ from flashrt_ros.runtime.buffers import BufferSet
 def test_large_tensors_are_converted_in_pieces(transform, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weights, "_PIECE", 100)
     tensor = torch.randn(37, 30)
-    pieces = list(Part("table", (37, 30), transform, by_rows=True).pieces(tensor))
+    pieces = list(Part("table", (37, 30), transform, by_rows=True).pieces(tensor, tensor))
     assert max(piece.numel() for piece in pieces) <= 100
     assert torch.equal(torch.cat(pieces), tensor if transform is None else 3 * tensor)
 
@@ -28,7 +28,7 @@ def test_large_tensors_are_converted_in_pieces(transform, monkeypatch: pytest.Mo
 def test_a_part_is_transformed_before_it_is_rounded() -> None:
     third = torch.full((2, 2), 1 / 3, dtype=torch.bfloat16)
     for by_rows in (True, False):
-        (piece,) = Part("table", (2, 2), lambda w: 7 * w, by_rows).pieces(third)
+        (piece,) = Part("table", (2, 2), lambda w: 7 * w, by_rows).pieces(third, third)
         assert torch.equal(piece, 7 * third.float())
 
 

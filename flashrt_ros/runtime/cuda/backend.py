@@ -107,6 +107,7 @@ class CudaBackend:
         The rehearsal compiles and loads kernels and lets libraries set themselves up. It moves cursors and flags
         faults, so every state buffer and output is zero behind it.
         """
+        torch.cuda.empty_cache()  # what filling the weights took
         nbytes = max(ALIGNMENT, *(self._rehearse(stage, buffers) for stage in stages))
         scratch = Arena(self.device.allocate(nbytes, "scratch"), nbytes)
         self._scratch = [Arena(scratch.address, nbytes).take((nbytes,), torch.uint8)]
