@@ -216,9 +216,13 @@ def _in_a_process(job: Job, environment: dict[str, str], progress: Callable[[str
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
         said: str | dict[str, Any] = ""
-        for line in process.stdout:
-            said = json.loads(line)
-            progress(f"{job.what}: {said}" if isinstance(said, str) else job.what)
+        try:
+            for line in process.stdout:
+                said = json.loads(line)
+                progress(f"{job.what}: {said}" if isinstance(said, str) else job.what)
+        except BaseException:
+            process.kill()
+            raise
     if process.returncode or not isinstance(said, dict):
         raise RuntimeError(f"loading {job.what} ended with {process.returncode} while {said}")
     return Loading(**said)
