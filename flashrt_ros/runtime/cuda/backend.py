@@ -114,6 +114,7 @@ class CudaBackend:
         Raises:
             DeviceRefusalError: a kernel does not compile, or there is no room.
         """
+        torch.cuda.empty_cache()  # what filling the weights took
         nbytes = max(ALIGNMENT, *(self._rehearse(stage, buffers) for stage in stages))
         whole = self._arena(nbytes, "scratch")
         self._scratch = [whole.take((nbytes,), torch.uint8)]
