@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from waiting import wait
 
 ROOT = Path(__file__).resolve().parents[2]
 VIEWS = ("front", "wrist")
@@ -43,14 +44,7 @@ else:
 
 def until(condition: Callable[[], Any], what: object = "", timeout: float = PATIENCE) -> Any:
     """Return the condition's first true value; fail where none comes in time."""
-    deadline = time.monotonic() + timeout
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > deadline:
-            pytest.fail(f"waited {timeout} s in vain for {what() if callable(what) else what or condition}")
-        time.sleep(0.002)
+    return wait(condition, timeout, what)
 
 
 class Robot:
