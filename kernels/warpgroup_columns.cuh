@@ -39,6 +39,10 @@ __device__ void multiply_add(float (&sum)[COLUMNS / 8][4], unsigned long long le
 #define NUMBERS_200 NUMBERS_176 ", " \
   "%88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99"
 #define SUMS_200 SUMS_176, SUMS(22), SUMS(23), SUMS(24)
+#define NUMBERS_256 NUMBERS_200 ", " \
+  "%100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, " \
+  "%120, %121, %122, %123, %124, %125, %126, %127"
+#define SUMS_256 SUMS_200, SUMS(25), SUMS(26), SUMS(27), SUMS(28), SUMS(29), SUMS(30), SUMS(31)
 
 #define MULTIPLY_ADD(COLUMNS, LEFT, RIGHT, ADD)                                                                      \
   template <>                                                                                                        \
@@ -56,6 +60,6 @@ MULTIPLY_ADD(136, 68, 69, 70)
 MULTIPLY_ADD(152, 76, 77, 78)
 MULTIPLY_ADD(176, 88, 89, 90)
 MULTIPLY_ADD(200, 100, 101, 102)
+MULTIPLY_ADD(256, 128, 129, 130)
 
-#undef SUMS
 #endif
