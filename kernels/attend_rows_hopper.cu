@@ -111,7 +111,7 @@ __device__ void attend_rows(const Queries& c, const int64* end_row) {
   rows.store(share.y + warp * 16 * (D + 8), share.tops + warp * 16, share.sums + warp * 16, 16);
   sync_blocks(c.count);
   merge_shares(c, share, first_row, rank);
-  sync_blocks(c.count);  // what this block left is read until here
+  leave_blocks(c.count);
 }
 
 #endif

@@ -21,6 +21,7 @@ constexpr int PIECE = SWIZZLE_ROW, SHARED = 227 << 10;
 
 constexpr int TILE_BYTES = 64 * PIECE * (int)sizeof(bf16), WEIGHT_BYTES = 2 * GROUPS * TILE_BYTES;
 constexpr int MOST_STAGES = 4, BARRIER_BYTES = 2 * MOST_STAGES * 8;
+constexpr int AHEAD = 8;
 constexpr int PRODUCER_REGISTERS = 40, CONSUMER_REGISTERS = 232;
 
 template <int ROWS> struct Sizes {
@@ -72,11 +73,20 @@ __device__ void fetch(const TensorMap& x, const TensorMap& w, const Tiles<ROWS>&
     copy_tile(shared + slot * S::STAGE_BYTES + WEIGHT_BYTES, x, tiles.row(tile), index % tiles.pieces * PIECE,
               full(barriers, slot));
   };
+  // Into L2, so that memory is asked for a line long before it is wanted.
+  const auto prefetch_weights = [&](int index) {
+    const int tile = tiles.first() + index / tiles.pieces * tiles.step();
+    const int row = tiles.feature(tile) + rank * 64, column = index % tiles.pieces * PIECE;
+    prefetch_tile(w, row, column);
+    prefetch_tile(w, tiles.m + row, column);
+  };
   const int ahead = min(S::STAGES, total);
   for (int index = 0; index < ahead; ++index) fetch_weights(index);
+  for (int index = ahead; index < min(AHEAD, total); ++index) prefetch_weights(index);
   wait_for_inputs();
   for (int index = 0; index < ahead; ++index) fetch_rows(index);
   for (int index = ahead; index < total; ++index) {
+    if (AHEAD > 0 && index + AHEAD < total) prefetch_weights(index + AHEAD);
     wait_barrier(empty(barriers, index % S::STAGES), (index / S::STAGES - 1) & 1);
     fetch_weights(index);
     fetch_rows(index);
@@ -175,7 +185,7 @@ template <int ROWS> __device__ void gelu_linear(const TensorMap& x, const Tensor
   using S = Sizes<ROWS>;
   extern __shared__ __align__(1024) unsigned char memory[];
   const Tiles<ROWS> tiles(p);
-  const int group = threadIdx.x / WARPGROUP;
+  const int group = __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP, 0);  // which the compiler knows then to be one
   let_next_start();
   if (threadIdx.x == GROUPS * WARPGROUP) {
     prefetch_map(x);
@@ -198,7 +208,7 @@ template <int ROWS> __device__ void gelu_linear(const TensorMap& x, const Tensor
     multiply<ROWS>(p, tiles, memory, group);
   }
   __syncwarp();
-  sync_blocks(CLUSTER);  // a block's memory is there until the other one has arrived at its barriers
+  leave_blocks(CLUSTER);
 }
 
 #define RUN(ROWS) gelu_linear<ROWS>(x, w, Product{out, n, m, k})

@@ -28,11 +28,12 @@ __device__ inline void expect_bytes(unsigned barrier, unsigned bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
-// Arrives at the barrier that lies at this address in the block of a rank.
+// Arrives at the barrier that lies at this address in the block of a rank. It orders no memory but this block's own: who
+// waits there may overwrite what products here have read, and no more.
 __device__ inline void arrive_at(unsigned barrier, int rank) {
   asm volatile(
       "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}" ::"r"(barrier), "r"(rank)
+      "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(barrier), "r"(rank)
       : "memory");
 }
 
@@ -40,7 +41,7 @@ __device__ inline void arrive_at(unsigned barrier, int rank) {
 __device__ inline void wait_barrier(unsigned barrier, unsigned phase) {
   asm volatile(
       "{\n.reg .pred there;\nwait%=:\n"
-      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 there, [%0], %1;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 there, [%0], %1;\n"
       "@!there bra wait%=;\n}" ::"r"(barrier), "r"(phase)
       : "memory");
 }
@@ -51,6 +52,11 @@ __device__ inline void copy_tile(unsigned to, const TensorMap& map, int row, int
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(to),
       "l"(&map), "r"(barrier), "r"(column), "r"(row)
       : "memory");
+}
+
+__device__ inline void prefetch_tile(const TensorMap& map, int row, int column) {
+  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global [%0, {%1, %2}];" ::"l"(&map), "r"(column), "r"(row)
+               : "memory");
 }
 
 // The same to this address, and this barrier, of every block of the cluster whose bit is set.

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from flashrt_ros.models.cuda.layout import ACCESS, ceil_div, expect, rows_of, threads_for, type_name, variant
-from flashrt_ros.models.cuda.linear import ACTIVATIONS
+from flashrt_ros.models.cuda.linear import ACTIVATIONS, FEW_ROWS
 from flashrt_ros.models.cuda.many_rows import CudaManyRows
 from flashrt_ros.models.reference.dense import Activation
 from flashrt_ros.models.reference.flow import Flow
@@ -125,9 +125,11 @@ class CudaFlow(CudaManyRows):
     def normed_linear(
         self, x: Tensor, gain: Tensor, step: Tensor, w: Tensor, out: Tensor, eps: float, bias: Tensor | None = None
     ) -> None:
-        """See Flow.normed_linear: one kernel for some rows, where there are warpgroups."""
+        """See Flow.normed_linear: one kernel for few rows, and for some where there are warpgroups."""
         if self._streams(x, w, out):
             self._stream("norm", x, gain, w, bias, None, step, out, eps)
+        elif x.shape[0] <= FEW_ROWS and len(gain) == 1 and bias is None:
+            self.norm_linear(x, gain[0], w, out, eps)  # type: ignore[attr-defined]
         else:
             Flow.normed_linear(self, x, gain, step, w, out, eps, bias)  # type: ignore[arg-type]
 
@@ -184,7 +186,7 @@ class CudaFlow(CudaManyRows):
         tensors = (x, w, out)
         whole = all(part.is_contiguous() and part.dtype == torch.bfloat16 for part in tensors)
         aligned = all(part.data_ptr() % ACCESS == 0 and part.shape[1] % 8 == 0 for part in tensors)
-        return self.cuda.capability == (9, 0) and whole and aligned and x.shape[0] <= _STREAM_ROWS
+        return self.cuda.capability == (9, 0) and whole and aligned and FEW_ROWS < x.shape[0] <= _STREAM_ROWS
 
     def _stream(
         self,
