@@ -103,7 +103,10 @@ class CudaFlow(CudaManyRows):
         self.cuda.launch("flow", kernel, grid, threads, x, out, width, x_stride, out_stride)
 
     def scaled_norm(self, x: Tensor, gain: Tensor, step: Tensor, out: Tensor, eps: float) -> None:
-        """See Flow.scaled_norm."""
+        """See Flow.scaled_norm. A gain that is always the same is fetched ahead."""
+        if len(gain) == 1:
+            self.norm(x, gain[0], out, eps)  # type: ignore[attr-defined]
+            return
         kernel, count, width = _by_step("scaled_norm", step, gain, x, out)
         threads = threads_for(ceil_div(width, count), _THREADS)
         self.cuda.launch("flow", kernel, x.shape[0], threads, x, gain, step, out, width, eps)
