@@ -7,9 +7,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from flashrt_ros.models.cuda.base import CudaBase
 from flashrt_ros.models.cuda.layout import ACCESS, ceil_div, expect, rows_of, threads_for, type_name, variant
-from flashrt_ros.models.cuda.linear import ACTIVATIONS
+from flashrt_ros.models.cuda.linear import ACTIVATIONS, FEW_ROWS
+from flashrt_ros.models.cuda.many_rows import CudaManyRows
 from flashrt_ros.models.reference.dense import Activation
 from flashrt_ros.models.reference.flow import Flow
 
@@ -24,7 +24,7 @@ _WIDTHS = (64, 128, 256)
 """Head sizes that there are bfloat16 kernels for; others are padded to the next."""
 
 
-class CudaFlow(CudaBase):
+class CudaFlow(CudaManyRows):
     """The operations of `Flow`."""
 
     def attend_rows(self, q: Tensor, keys: Tensor, values: Tensor, end: Tensor, out: Tensor) -> None:
@@ -40,6 +40,9 @@ class CudaFlow(CudaBase):
         if q.dtype != torch.bfloat16 or width % 8 or not padded:
             raise TypeError(f"{op}: heads of {width} features of {q.dtype}; give a multiple of 8 up to {_WIDTHS[-1]}")
         packed = n * heads // kv_heads
+        if packed > _FEW_PACKED and self.attends_many(q):
+            self.attend_many(q, keys, values, end, out)
+            return
         kind, rows = ("few_", 32) if packed <= _FEW_PACKED and padded == _WIDTHS[-1] else ("", 64)
         tiles, step = ceil_div(packed, rows), 32 if padded > 128 else 64
         shares = 2 * self.cuda.multiprocessors // (tiles * kv_heads)
@@ -100,7 +103,10 @@ class CudaFlow(CudaBase):
         self.cuda.launch("flow", kernel, grid, threads, x, out, width, x_stride, out_stride)
 
     def scaled_norm(self, x: Tensor, gain: Tensor, step: Tensor, out: Tensor, eps: float) -> None:
-        """See Flow.scaled_norm."""
+        """See Flow.scaled_norm. A gain that is always the same is fetched ahead."""
+        if len(gain) == 1:
+            self.norm(x, gain[0], out, eps)  # type: ignore[attr-defined]
+            return
         kernel, count, width = _by_step("scaled_norm", step, gain, x, out)
         threads = threads_for(ceil_div(width, count), _THREADS)
         self.cuda.launch("flow", kernel, x.shape[0], threads, x, gain, step, out, width, eps)
@@ -122,9 +128,11 @@ class CudaFlow(CudaBase):
     def normed_linear(
         self, x: Tensor, gain: Tensor, step: Tensor, w: Tensor, out: Tensor, eps: float, bias: Tensor | None = None
     ) -> None:
-        """See Flow.normed_linear: one kernel for some rows, where there are warpgroups."""
+        """See Flow.normed_linear: one kernel for few rows, and for some where there are warpgroups."""
         if self._streams(x, w, out):
             self._stream("norm", x, gain, w, bias, None, step, out, eps)
+        elif x.shape[0] <= FEW_ROWS and len(gain) == 1 and bias is None:
+            self.norm_linear(x, gain[0], w, out, eps)  # type: ignore[attr-defined]
         else:
             Flow.normed_linear(self, x, gain, step, w, out, eps, bias)  # type: ignore[arg-type]
 
@@ -159,9 +167,13 @@ class CudaFlow(CudaBase):
     def normed_gelu_linear(
         self, x: Tensor, gain: Tensor, step: Tensor, w: Tensor, out: Tensor, eps: float, bias: Tensor | None = None
     ) -> None:
-        """See Flow.normed_gelu_linear: one kernel for some rows, where there are warpgroups."""
+        """See Flow.normed_gelu_linear: where there are warpgroups one kernel for some rows, two for many."""
         if self._streams(x, w, out):
             self._stream("gelu", x, gain, w, bias, None, step, out, eps)
+        elif bias is None and self.multiplies_gated(x, w, out):
+            h = self.scratch(tuple(x.shape), x.dtype)
+            self.scaled_norm(x, gain, step, h, eps)
+            self.gelu_linear(h, w, out)
         else:
             Flow.normed_gelu_linear(self, x, gain, step, w, out, eps, bias)  # type: ignore[arg-type]
 
@@ -177,7 +189,7 @@ class CudaFlow(CudaBase):
         tensors = (x, w, out)
         whole = all(part.is_contiguous() and part.dtype == torch.bfloat16 for part in tensors)
         aligned = all(part.data_ptr() % ACCESS == 0 and part.shape[1] % 8 == 0 for part in tensors)
-        return self.cuda.capability == (9, 0) and whole and aligned and x.shape[0] <= _STREAM_ROWS
+        return self.cuda.capability == (9, 0) and whole and aligned and FEW_ROWS < x.shape[0] <= _STREAM_ROWS
 
     def _stream(
         self,
