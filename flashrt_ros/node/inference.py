@@ -76,6 +76,8 @@ class Inference:
         """Chunks that were published since `start`."""
         self.dropped: Counter[str] = Counter()
         """Chunks that were computed and not published, by reason."""
+        self.rows_held = 0
+        """Rows of the chunk in execution that the newest inference was to hold; 0: it was drawn freely."""
         self._bridge = bridge
         self._device = device
         self._session = session
@@ -172,6 +174,7 @@ class Inference:
         self._computing = epoch
         began = time.monotonic()
         continued = self._continued(parts)
+        self.rows_held = continued.delay if continued is not None else 0
         future = self._device.submit(lambda: self._compute(parts, continued))
         future.add_done_callback(lambda done: self._bridge.post(lambda: self._finish(epoch, wanted, began, done)))
 

@@ -309,7 +309,7 @@ class Nodes:
             started.end()
 
 
-@pytest.fixture(name="until")
+@pytest.fixture(scope="session", name="until")
 def until_fixture() -> Callable[..., Any]:
     """`until(condition, what, timeout)` returns the condition's first true value, or fails."""
     return until

@@ -64,7 +64,7 @@ def with_strategy(contract: Path, tmp_path_factory: pytest.TempPathFactory) -> C
 
 @pytest.fixture(scope="module")
 def recorded(
-    client: Any, robot: Any, start_nodes: Any, with_strategy: Callable[[str], Path], tmp_path_factory: Any
+    client: Any, until: Any, start_nodes: Callable[[Path], Any], with_strategy: Callable[[str], Path]
 ) -> dict[str, tuple[list[Takeover], Path]]:
     """By strategy: how the chunks of a goal met, and the incident."""
     found = {}
@@ -74,6 +74,8 @@ def recorded(
             client.ticks.clear()
             result = client.run(instruction="press the red button", seed=5, step_limit=STEPS).result()
             assert (result.error_code, result.reason) == (ErrorCode.NONE, "step_limit"), result
+            if strategy == "rtc":
+                until(lambda: int(client.figure("policy: inference", "rows held") or 0) >= 2, "how many rows were held")
             found[strategy] = (
                 takeovers(client.chunks, client.ticks),
                 Path(client.call("save_incident", reason="the test").path),
