@@ -188,7 +188,7 @@ class Episode:
         for name, rows in (("delay", event.delay), ("row", event.row or 0)):
             if rows < 0:
                 raise FlashrtError(ErrorCode.BAD_REQUEST, f"act: {name} {rows}; give 0 or more rows")
-        return continuation(self._buffers, event.delay, event.row, self.policy.processor, reference)
+        return continuation(self._buffers, event.delay, event.row, self.policy.processor, reference, config.prefix_lock)
 
     def _say(self, event: Say) -> Boundary:
         self.require_head()

@@ -12,7 +12,7 @@ from flashrt_ros.runtime.buffers import BufferSet
 
 
 def continuation(
-    b: BufferSet, delay: int, row: int | None, processor: Processor, reference: np.ndarray
+    b: BufferSet, delay: int, row: int | None, processor: Processor, reference: np.ndarray, lock: bool
 ) -> Guidance | None:
     """What the next chunk is to keep of the planned one; None where none is planned, or all of it has been executed.
 
@@ -23,6 +23,7 @@ def continuation(
         row: of the planned chunk, where the next one's first row stands; None: its cursor.
         processor: of the policy.
         reference: float64 [action_dim], the joints that the next chunk's actions refer to.
+        lock: those rows are given and kept as they are, and nothing is bent towards the others.
     """
     planned, first = int(b["plan"][0]), int(b["plan"][1]) if row is None else row
     old = b["chunk"].cpu().numpy()
@@ -31,7 +32,10 @@ def continuation(
         return None
     target = np.zeros_like(old)
     target[:left] = processor.rebased(old[first:], b["reference"].numpy(), reference)
-    return Guidance(target, weights(len(old), min(delay, left), left))
+    held = min(delay, left)
+    if lock:
+        return Guidance(target, np.zeros(len(old), np.float32), held)
+    return Guidance(target, weights(len(old), held, left))
 
 
 def weights(horizon: int, delay: int, end: int) -> np.ndarray:

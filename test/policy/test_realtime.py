@@ -76,6 +76,23 @@ def test_a_chunk_stands_at_the_row_that_it_is_given(guided: Policy) -> None:
         assert np.array_equal(session.act(DELAY, cursor).actions, follows) == (cursor == CURSOR)
 
 
+@pytest.mark.parametrize("mode", ["absolute", "delta"])
+def test_a_policy_that_was_trained_so_is_given_the_rows_that_will_have_run(tmp_path: Path, mode: str) -> None:
+    policy = load_policy(write_tiny_pi0(tmp_path, "pi05", action_mode=mode, prefix_lock=True, steps=3), device="cpu")
+    session = Session(policy)
+    session.begin("press the red button", seed=1)
+    session.observe(observation(policy, 1))
+    planned = session.act().actions
+    session.observe(observation(policy, 2))
+    session.snapshot("seen")
+    follows = session.act(DELAY, CURSOR).actions
+    assert follows[:DELAY] == pytest.approx(planned[CURSOR : CURSOR + DELAY], abs=1e-5)
+    assert np.abs(follows[DELAY:-CURSOR] - planned[CURSOR + DELAY :]).min() > 1e-3
+    session.restore("seen", Mode.EXACT)
+    free = session.act().actions
+    assert not np.array_equal(follows[DELAY:], free[DELAY:])  # the rows behind go on from those that were given
+
+
 def test_a_recipe_builds_chunks_that_go_on_from_others_again(guided: Policy, tmp_path: Path) -> None:
     session = Session(guided)
     session.begin("press the red button", seed=1)
