@@ -77,64 +77,66 @@ __device__ inline float scale(uint4& raw, const float* by) {
   return squares;
 }
 
-// Two rows from `row` on, and two features, `column` and the one `apart` from it: what their sums meet, asked for early.
+// Where a block's outputs go: feature f of a row to `to + row * stride + f`.
+struct Target {
+  bf16* to;
+  int stride, first_feature;  // the latter: of weight row 0 of the product
+  bool turned;                // heads of q and k, by the angles from `cos` and `sin` on
+  const float* cos;
+  const float* sin;
+
+  __device__ Target(const Product& c, int) : to(c.out), stride(c.m), first_feature(0), turned(false) {}
+
+  // Of the head that has weight row `column`.
+  __device__ Target(const Product& c, const Heads& h, int column) {
+    const int head = column / h.width, own = (head - h.heads) % h.kv_heads;
+    const int64 start = *h.start;
+    first_feature = head * h.width;
+    turned = head < h.heads + h.kv_heads;
+    cos = h.cos + start * (h.width / 2);
+    sin = h.sin + start * (h.width / 2);
+    stride = (head < h.heads ? h.heads : h.kv_heads) * h.width;
+    to = c.out + head * h.width;
+    if (head >= h.heads) to = (turned ? h.keys : h.values) + (start * h.kv_heads + own) * h.width;
+  }
+};
+
+// What the sums of two rows from `row` on and of two features, `f` and the one `apart` from it, meet: what they are
+// added to, or cosines and sines. Asked for early.
 template <Kind KIND> struct Meeting {
-  float factor[2], term[4];  // by feature; by row and what is to be added, or by row, cosines and then sines
+  float terms[2][2];  // by row
 
-  __device__ static bool has_partner(const Product& c, int column, int apart) {
-    return KIND == GELU_GATED || KIND == ROPED || column + apart < c.m;
-  }
-
-  __device__ void load(const Product& c, const Heads& h, int row, int column, int apart, int64 now, int64 start) {
-    const int stride = KIND == GELU_GATED ? 2 * c.m : c.m;
-    const float* const table = KIND == ADDED ? c.gate : c.bias;
-    const float none = KIND == ADDED ? 1.0f : 0.0f;
-    const bool both = has_partner(c, column, apart);
-    factor[0] = table ? table[now * stride + column] : none;
-    factor[1] = table && both ? table[now * stride + column + apart] : none;
+  __device__ void load(const Product& c, const Target& t, int row, int f, int apart, bool both) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      term[i] = 0.0f;
-      if (row + i % 2 >= c.n || (i >= 2 && !both)) continue;
-      if (KIND == ADDED) term[i] = to_float(c.out[(int64)(row + i % 2) * c.m + column + i / 2 * apart]);
-      if (KIND == ROPED && column < (h.heads + h.kv_heads) * h.width)
-        term[i] = (i < 2 ? h.cos : h.sin)[(start + row + i % 2) * (h.width / 2) + column % h.width];
+    for (int i = 0; i < 2; ++i) {
+      const bf16* const at = t.to + (int64)(row + i) * t.stride + f;
+      const bool there = row + i < c.n;
+      if (KIND == ADDED && there) terms[i][0] = to_float(at[0]);
+      if (KIND == ADDED && there && both) terms[i][1] = to_float(at[apart]);
+      if (KIND == ROPED && there && t.turned) terms[i][0] = t.cos[(row + i) * apart + f];
+      if (KIND == ROPED && there && t.turned) terms[i][1] = t.sin[(row + i) * apart + f];
     }
   }
 
-  // low: of `column`; high: of its partner; `other` 0 or 1: the row.
-  __device__ void store(const Product& c, const Heads& h, int row, int other, int column, int apart, int64 start,
-                        float low, float high, float by) const {
-    row += other;
-    if (row >= c.n) return;
-    bf16* to = c.out + (int64)row * c.m + column;
+  // The sums low of f, high of its partner, in row `row + i`; `by`: 1 / rms of the row.
+  __device__ void store(const Target& t, int row, int i, int f, int apart, bool both, float low, float high, float by,
+                        const float (&factors)[2]) const {
+    bf16* const at = t.to + (int64)(row + i) * t.stride + f;
     if (KIND == ADDED) {
-      to[0] = from_float<bf16>(term[other] + factor[0] * low);
-      if (has_partner(c, column, apart)) to[apart] = from_float<bf16>(term[2 + other] + factor[1] * high);
-      return;
+      low = terms[i][0] + factors[0] * low;
+      high = terms[i][1] + factors[1] * high;
+    } else {
+      low = low * by + factors[0];
+      high = high * by + factors[1];
     }
-    low = low * by + factor[0];
-    high = high * by + factor[1];
-    if (KIND == GELU_GATED) {
-      *to = from_float<bf16>(fast_gelu(low) * high);
-      return;
+    if (KIND == GELU_GATED) low = fast_gelu(low) * high;
+    if (KIND == ROPED && t.turned) {
+      const float a = low, b = high;
+      low = a * terms[i][0] - b * terms[i][1];
+      high = b * terms[i][0] + a * terms[i][1];
     }
-    if (KIND == ROPED) {
-      const int head = column / h.width, feature = column % h.width;
-      to = c.out + ((int64)row * h.heads + head) * h.width + feature;
-      if (head >= h.heads) {
-        const int own = (head - h.heads) % h.kv_heads;
-        bf16* const cache = head < h.heads + h.kv_heads ? h.keys : h.values;
-        to = cache + ((start + row) * h.kv_heads + own) * h.width + feature;
-      }
-      if (head < h.heads + h.kv_heads) {
-        const float cos = term[other], sin = term[2 + other], a = low, b = high;
-        low = a * cos - b * sin;
-        high = b * cos + a * sin;
-      }
-    }
-    to[0] = from_float<bf16>(low);
-    if (has_partner(c, column, apart)) to[apart] = from_float<bf16>(high);
+    at[0] = from_float<bf16>(low);
+    if (KIND != GELU_GATED && both) at[apart] = from_float<bf16>(high);
   }
 };
 
@@ -144,9 +146,9 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, con
   constexpr int HEIGHT = Sizes::HEIGHT, X = Sizes::X, W = Sizes::W, PAIRS = Sizes::PAIRS;
   constexpr int PASS = THREADS / 8, X_PASSES = (ROWS + PASS - 1) / PASS, W_PASSES = HEIGHT / PASS;
   constexpr int OUTPUTS = HALVES ? HEIGHT / 2 : HEIGHT, PARTS = ROWS / 8, UNITS = 4 * GROUPS * PARTS;
-  constexpr int EARLY = KIND == GELU_GATED ? 4 : KIND == ROPED ? 2 : 1, AT_ONCE = KIND == ADDED ? 6 : 4;
+  constexpr int AT_ONCE = KIND == ADDED ? 6 : 4;
   extern __shared__ __align__(1024) bf16 memory[];
-  __shared__ float squares[MOST_BLOCKS][ROWS];
+  __shared__ float squares[MOST_BLOCKS][ROWS], factors[HEIGHT];
   __shared__ unsigned long long barrier;
   bf16 *const xs = memory, *const ws = memory + 4 * X;
   float* const gains = reinterpret_cast<float*>(ws + slots * 2 * W);
@@ -215,18 +217,24 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, con
 #pragma unroll
   for (int i = 0; i < AT_ONCE; i += 2) fetch_x(begin + i, i);
   const int64 now = step ? *step : 0;
-  const int64 start = KIND == ROPED ? *h.start : 0;
   if (KIND != ADDED && step) take_gains(now);
+  const float* const table = KIND == ADDED ? c.gate : c.bias;
+  const int own_weight = weight_row(threadIdx.x % HEIGHT);
+  float factor = KIND == ADDED ? 1.0f : 0.0f;
+  if (table && own_weight <= last_row) factor = table[now * (last_row + 1) + own_weight];
   if (KIND != ADDED) __syncthreads();
 
-  // The thread's features and rows of unit u, part u % PARTS of warp u / PARTS of the products.
-  const auto column_of = [&](int u) { return weight_row(u / PARTS * 16 + lane / 4); };
+  // The thread's rows and features of unit u, part u % PARTS of warp u / PARTS of the products.
+  const Target target = KIND == ROPED ? Target(c, h, first_row) : Target(c, 0);
   const auto row_of = [&](int u) { return u % PARTS * 8 + lane % 4 * 2; };
-  Meeting<KIND> early[EARLY];
+  const auto feature_of = [&](int u) { return weight_row(u / PARTS * 16 + lane / 4) - target.first_feature; };
+  const int features = KIND == ROPED ? h.width : c.m;
+  const auto both = [&](int f) { return HALVES || f + apart < features; };
+  Meeting<KIND> early[2];
 #pragma unroll
-  for (int i = 0; i < EARLY; ++i) {
-    const int u = (warp + i * THREADS / WARP) * cluster + rank;
-    if (u < UNITS && column_of(u) < c.m) early[i].load(c, h, row_of(u), column_of(u), apart, now, start);
+  for (int i = 0; i < 2; ++i) {
+    const int u = (warp + i * THREADS / WARP) * cluster + rank, f = feature_of(u);
+    if (u < UNITS && f < features) early[i].load(c, target, row_of(u), f, apart, both(f));
   }
 
   float sum[ROWS / 8][4] = {}, square[X_PASSES] = {};
@@ -251,6 +259,7 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, con
             square[pass] += scale(raw[part][pass], gains + (base + part - begin) * PIECE + own_column);
           *reinterpret_cast<uint4*>(x + part % 2 * X + spot + pass * PASS * PIECE) = raw[part][pass];
         }
+      if (pair == 0 && threadIdx.x < HEIGHT) factors[threadIdx.x] = factor;
       fetch_x(base + i + AT_ONCE, i);
       if (pair == 0)
         wait_for_copies<PAIRS - 1>();
@@ -303,8 +312,9 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, con
   }
   wait_for_bytes(&barrier);
 
-  const auto finish = [&](int place, int u, const Meeting<KIND>& meeting) {
-    const int row = row_of(u), column = column_of(u);
+  for (int place = warp, i = 0;; place += THREADS / WARP, ++i) {
+    const int u = place * cluster + rank, row = row_of(u), f = feature_of(u), r = u / PARTS * 16 + lane / 4;
+    if (u >= UNITS) break;
     float4 total = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     float2 power = make_float2(0.0f, 0.0f);
 #pragma unroll
@@ -315,22 +325,12 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, con
       const float2 part = *reinterpret_cast<const float2*>(&squares[other][row]);
       power = make_float2(power.x + part.x, power.y + part.y);
     }
-    if (column >= c.m) return;
-    const float by[2] = {rsqrtf(power.x / (float)c.k + c.eps), rsqrtf(power.y / (float)c.k + c.eps)};
-    meeting.store(c, h, row, 0, column, apart, start, total.x, total.z, by[0]);
-    meeting.store(c, h, row, 1, column, apart, start, total.y, total.w, by[1]);
-  };
-#pragma unroll
-  for (int i = 0; i < EARLY; ++i) {
-    const int place = warp + i * THREADS / WARP, u = place * cluster + rank;
-    if (u < UNITS) finish(place, u, early[i]);
-  }
-  for (int place = warp + EARLY * THREADS / WARP;; place += THREADS / WARP) {
-    const int u = place * cluster + rank;
-    if (u >= UNITS) break;
-    Meeting<KIND> meeting;
-    if (column_of(u) < c.m) meeting.load(c, h, row_of(u), column_of(u), apart, now, start);
-    finish(place, u, meeting);
+    if (f >= features) continue;
+    Meeting<KIND> meeting = i == 0 ? early[0] : early[1];
+    if (i >= 2) meeting.load(c, target, row, f, apart, both(f));
+    const float own[2] = {factors[r], factors[r + 8]}, k = c.k;
+    if (row < c.n) meeting.store(target, row, 0, f, apart, both(f), total.x, total.z, rsqrtf(power.x / k + c.eps), own);
+    if (row + 1 < c.n) meeting.store(target, row, 1, f, apart, both(f), total.y, total.w, rsqrtf(power.y / k + c.eps), own);
   }
 }
 
