@@ -18,37 +18,14 @@
 // in the order of the ranks.
 // Grid: tiles * cluster; block: THREADS; dynamic shared memory: see `Ring`.
 #include "cluster.cuh"
-#include "linear.cuh"
+#include "denoise_target.cuh"
 #include "mailbox.cuh"
 #include "vector.cuh"
 #include "warpgroup.cuh"
 
 constexpr int ROWS = 56, PIECE = SWIZZLE_ROW, THREADS = 256, MOST_BLOCKS = 8;
 
-struct Product {
-  const bf16* x;
-  const float* gain;
-  const bf16* w;
-  const float* bias;
-  const float* gate;
-  bf16* out;
-  int n, m, k, steps;
-  float eps;
-};
-
-// Where heads go: m = (heads + 2 kv_heads) * width; `out` is q [n, heads, width].
-struct Heads {
-  const float* cos;
-  const float* sin;
-  const int64* start;
-  bf16* keys;
-  bf16* values;
-  int heads, kv_heads, width;
-};
-
 #if HAS_WARPGROUP
-
-enum Kind { NORMED, GELU_GATED, ROPED, ADDED };
 
 // Shared memory: pairs of pieces of x, in turns; pairs of pieces of weights; the gains of all columns of the block.
 template <int GROUPS> struct Ring {
@@ -56,11 +33,6 @@ template <int GROUPS> struct Ring {
   static constexpr int X = ROWS * PIECE, W = HEIGHT * PIECE;  // elements of a piece
   static_assert(2 * W * sizeof(bf16) >= 32 * MOST_BLOCKS / 8 * GROUPS * WARP * sizeof(float4), "room for what arrives");
 };
-
-__device__ inline float fast_gelu(float x) {
-  const float inner = 0.79788456f * (x + 0.044715f * x * x * x);
-  return x * (1.0f - __fdividef(1.0f, 1.0f + __expf(2.0f * inner)));
-}
 
 // Scales eight neighbours of a row by a gain and returns the sum of their squares before.
 __device__ inline float scale(uint4& raw, const float* by) {
@@ -76,69 +48,6 @@ __device__ inline float scale(uint4& raw, const float* by) {
   }
   return squares;
 }
-
-// Where a block's outputs go: feature f of a row to `to + row * stride + f`.
-struct Target {
-  bf16* to;
-  int stride, first_feature;  // the latter: of weight row 0 of the product
-  bool turned;                // heads of q and k, by the angles from `cos` and `sin` on
-  const float* cos;
-  const float* sin;
-
-  __device__ Target(const Product& c, int) : to(c.out), stride(c.m), first_feature(0), turned(false) {}
-
-  // Of the head that has weight row `column`.
-  __device__ Target(const Product& c, const Heads& h, int column) {
-    const int head = column / h.width, own = (head - h.heads) % h.kv_heads;
-    const int64 start = *h.start;
-    first_feature = head * h.width;
-    turned = head < h.heads + h.kv_heads;
-    cos = h.cos + start * (h.width / 2);
-    sin = h.sin + start * (h.width / 2);
-    stride = (head < h.heads ? h.heads : h.kv_heads) * h.width;
-    to = c.out + head * h.width;
-    if (head >= h.heads) to = (turned ? h.keys : h.values) + (start * h.kv_heads + own) * h.width;
-  }
-};
-
-// What the sums of two rows from `row` on and of two features, `f` and the one `apart` from it, meet: what they are
-// added to, or cosines and sines. Asked for early.
-template <Kind KIND> struct Meeting {
-  float terms[2][2];  // by row
-
-  __device__ void load(const Product& c, const Target& t, int row, int f, int apart, bool both) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const bf16* const at = t.to + (int64)(row + i) * t.stride + f;
-      const bool there = row + i < c.n;
-      if (KIND == ADDED && there) terms[i][0] = to_float(at[0]);
-      if (KIND == ADDED && there && both) terms[i][1] = to_float(at[apart]);
-      if (KIND == ROPED && there && t.turned) terms[i][0] = t.cos[(row + i) * apart + f];
-      if (KIND == ROPED && there && t.turned) terms[i][1] = t.sin[(row + i) * apart + f];
-    }
-  }
-
-  // The sums low of f, high of its partner, in row `row + i`; `by`: 1 / rms of the row.
-  __device__ void store(const Target& t, int row, int i, int f, int apart, bool both, float low, float high, float by,
-                        const float (&factors)[2]) const {
-    bf16* const at = t.to + (int64)(row + i) * t.stride + f;
-    if (KIND == ADDED) {
-      low = terms[i][0] + factors[0] * low;
-      high = terms[i][1] + factors[1] * high;
-    } else {
-      low = low * by + factors[0];
-      high = high * by + factors[1];
-    }
-    if (KIND == GELU_GATED) low = fast_gelu(low) * high;
-    if (KIND == ROPED && t.turned) {
-      const float a = low, b = high;
-      low = a * terms[i][0] - b * terms[i][1];
-      high = b * terms[i][0] + a * terms[i][1];
-    }
-    at[0] = from_float<bf16>(low);
-    if (KIND != GELU_GATED && both) at[apart] = from_float<bf16>(high);
-  }
-};
 
 template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, const int64* step, int cluster, int slots) {
   using Sizes = Ring<GROUPS>;
