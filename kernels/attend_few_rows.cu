@@ -45,7 +45,7 @@ struct Room {
 };
 
 struct Shared {
-  unsigned long long scored, weighed, arrived;  // keys and queries are there; values; what other blocks send
+  unsigned long long arrived;  // what other blocks send
   float tops[KEY_WARPS][ROWS], sums[KEY_WARPS][ROWS];
   float2 stats[MOST_BLOCKS][ROWS];  // of each rank: greatest score and sum of weights
 };
@@ -54,19 +54,26 @@ struct Shared {
 __device__ inline void score_groups(float (&s)[4][4], const bf16* queries, const bf16* keys, int first, int groups) {
   const int lane = threadIdx.x % WARP;
   float sum[2][4][4] = {};
-#pragma unroll
-  for (int k = 0; k < D; k += 32) {
-    unsigned left[2][4];
-    load_left<pitch<D>()>(left[0], queries + k);
-    load_left<pitch<D>()>(left[1], queries + k + 16);
+  unsigned left[2][2][4], right[2][4][4];  // of a step and of the next
+  const auto load_step = [&](int step) {
+    load_left<pitch<D>()>(left[step % 2][0], queries + step * 32);
+    load_left<pitch<D>()>(left[step % 2][1], queries + step * 32 + 16);
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const int group = first + j * KEY_WARPS;
-      if (group >= groups) break;
-      unsigned right[4];
-      load_tiles(right, keys + (group * 8 + lane % 8) * pitch<D>() + k + lane / 8 * 8);
-      multiply_add(sum[0][j], left[0], right[0], right[1]);
-      multiply_add(sum[1][j], left[1], right[2], right[3]);
+      if (group < groups) load_tiles(right[step % 2][j], keys + (group * 8 + lane % 8) * pitch<D>() + step * 32 + lane / 8 * 8);
+    }
+  };
+  load_step(0);
+#pragma unroll
+  for (int step = 0; step < D / 32; ++step) {
+    if (step + 1 < D / 32) load_step(step + 1);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if (first + j * KEY_WARPS >= groups) break;
+      const unsigned(&by)[4] = right[step % 2][j];
+      multiply_add(sum[0][j], left[step % 2][0], by[0], by[1]);
+      multiply_add(sum[1][j], left[step % 2][1], by[2], by[3]);
     }
   }
   const float scale = LOG2_E / 16.0f;  // 1 / sqrt(D)
@@ -159,26 +166,28 @@ __device__ void attend(const Queries& c, const int64* end_row) {
   const int held = max(0, min(c.share, c.capacity - first)), rows = min(ROWS, c.n * c.group() - first_row);
   let_next_start();
   if (thread == 0) {
-    const unsigned row = D * sizeof(bf16), units = (UNITS - rank + c.count - 1) / c.count;
-    expect_bytes(&shared.scored, (held + rows) * row);
-    expect_bytes(&shared.weighed, held * row);
+    const unsigned units = (UNITS - rank + c.count - 1) / c.count;
     expect_bytes(&shared.arrived, c.count * (units * WARP * sizeof(float4) + ROWS * sizeof(float2)));
   }
-  // A thread has a row of the keys or of the values, and the same in device memory.
-  const bool of_keys = thread < MOST_KEYS;
   const int own = thread % MOST_KEYS;
-  const bf16* const from = (of_keys ? c.keys : c.values) + ((int64)(first + own) * c.kv_heads + blockIdx.y) * D;
-  if (own < held) prefetch_bulk(from, D * sizeof(bf16));
-  __syncthreads();
+  const int64 stride = (int64)c.kv_heads * D, begin = first * stride + blockIdx.y * D;
+  if (own < held) prefetch_bulk((thread < MOST_KEYS ? c.keys : c.values) + begin + own * stride, D * sizeof(bf16));
   wait_for_inputs();
-  if (thread < rows) copy_bulk(room.queries + thread * pitch<D>(), c.q + c.at(first_row + thread), D * sizeof(bf16), &shared.scored);
-  if (own < held)
-    copy_bulk((of_keys ? room.keys : room.values) + own * pitch<D>(), from, D * sizeof(bf16),
-              of_keys ? &shared.scored : &shared.weighed);
+  for (int i = warp; i < rows; i += THREADS / WARP)
+    copy_async(room.queries + i * pitch<D>() + lane * 8, c.q + c.at(first_row + i) + lane * 8, true);
+#pragma unroll 4
+  for (int i = warp; i < held; i += THREADS / WARP)
+    copy_async(room.keys + i * pitch<D>() + lane * 8, c.keys + begin + i * stride + lane * 8, true);
+  commit_copies();
+#pragma unroll 4
+  for (int i = warp; i < held; i += THREADS / WARP)
+    copy_async(room.values + i * pitch<D>() + lane * 8, c.values + begin + i * stride + lane * 8, true);
+  commit_copies();
   const int live = (int)*end_row - first, groups = c.share / 8;  // keys of this block; may be less than none
 
   float s[4][4];
-  wait_for_bytes(&shared.scored);
+  wait_for_copies<1>();
+  __syncthreads();
   score_groups(s, room.queries + row_warp * 16 * pitch<D>(), room.keys, key_warp, groups);
 #pragma unroll
   for (int j = 0; j < 4; ++j)
@@ -188,26 +197,29 @@ __device__ void attend(const Queries& c, const int64* end_row) {
       if (key >= c.share || key >= live) s[j][e] = -CUDART_INF_F;
     }
   weigh(s, shared, room.weights, row_warp, key_warp, groups);
-  wait_for_bytes(&shared.weighed);
+  wait_for_copies<0>();
+  if (live < c.share) __syncthreads();
   for (int i = max(live, 0) * (D / 8) + thread; i < c.share * (D / 8); i += THREADS)  // what is weighed by 0 is a number
     *reinterpret_cast<uint4*>(room.values + i / (D / 8) * pitch<D>() + i % (D / 8) * 8) = make_uint4(0, 0, 0, 0);
   __syncthreads();
-  cluster_arrive_relaxed();
+  if (c.count > 1) cluster_arrive_relaxed();
 
   float y[8][4] = {};
 #pragma unroll 2
   for (int k = 0; k < c.share; k += 16) {
     unsigned left[4];
+    unsigned right[4][4];
     load_left<WEIGHT_PITCH>(left, room.weights + row_warp * 16 * WEIGHT_PITCH + k);
 #pragma unroll
+    for (int i = 0; i < 4; ++i)
+      load_right<pitch<D>()>(right[i], room.values + k * pitch<D>() + key_warp * 64 + i * 16);
+#pragma unroll
     for (int i = 0; i < 4; ++i) {
-      unsigned right[4];
-      load_right<pitch<D>()>(right, room.values + k * pitch<D>() + key_warp * 64 + i * 16);
-      multiply_add(y[2 * i], left, right[0], right[1]);
-      multiply_add(y[2 * i + 1], left, right[2], right[3]);
+      multiply_add(y[2 * i], left, right[i][0], right[i][1]);
+      multiply_add(y[2 * i + 1], left, right[i][2], right[i][3]);
     }
   }
-  cluster_wait();
+  if (c.count > 1) cluster_wait();
   const int row = thread / MOST_BLOCKS, other = thread % MOST_BLOCKS;
   if (other < c.count) {
     float top = -CUDART_INF_F, sum = 0.0f;
@@ -216,19 +228,18 @@ __device__ void attend(const Queries& c, const int64* end_row) {
       top = fmaxf(top, shared.tops[part][row]);
       sum += shared.sums[part][row];
     }
-    const unsigned to = address_at(&shared.stats[rank][row], other), barrier = address_at(&shared.arrived, other);
-    send(to, barrier, top);
-    send(to + 4, barrier, sum);
+    deliver(&shared.stats[rank][row].x, &shared.arrived, other, c.count, top);
+    deliver(&shared.stats[rank][row].y, &shared.arrived, other, c.count, sum);
   }
   float4* const sums = reinterpret_cast<float4*>(memory);
   int owner = (row_warp + key_warp * 2) * 8 % c.count, place = (row_warp + key_warp * 2) * 8 / c.count;
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
-    send(address_at(sums + (place * c.count + rank) * WARP + lane, owner), address_at(&shared.arrived, owner),
-         make_float4(y[i][0], y[i][1], y[i][2], y[i][3]));
+    deliver(sums + (place * c.count + rank) * WARP + lane, &shared.arrived, owner, c.count,
+            make_float4(y[i][0], y[i][1], y[i][2], y[i][3]));
     if (++owner == c.count) owner = 0, ++place;
   }
-  wait_for_bytes(&shared.arrived);
+  wait_for_deliveries(&shared.arrived, c.count);
   for (place = warp;; place += THREADS / WARP) {
     const int unit = place * c.count + rank;
     if (unit >= UNITS) break;

@@ -55,7 +55,7 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, con
   constexpr int HEIGHT = Sizes::HEIGHT, X = Sizes::X, W = Sizes::W, PAIRS = Sizes::PAIRS;
   constexpr int PASS = THREADS / 8, X_PASSES = (ROWS + PASS - 1) / PASS, W_PASSES = HEIGHT / PASS;
   constexpr int OUTPUTS = HALVES ? HEIGHT / 2 : HEIGHT, PARTS = ROWS / 8, UNITS = 4 * GROUPS * PARTS;
-  constexpr int AT_ONCE = KIND == ADDED ? 6 : 4;
+  constexpr int AT_ONCE = KIND == ROPED ? 6 : 8;
   extern __shared__ __align__(1024) bf16 memory[];
   __shared__ float squares[MOST_BLOCKS][ROWS], factors[HEIGHT];
   __shared__ unsigned long long barrier;
@@ -108,30 +108,14 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, con
     for (int i = threadIdx.x; i < (end - begin) * (PIECE / 4); i += THREADS)
       reinterpret_cast<float4*>(gains)[i] = i * 4 < columns ? from[i] : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
   };
-  if (KIND != ADDED && !step) take_gains(0);
-  wait_for_inputs();
-
-  uint4 raw[AT_ONCE][X_PASSES];  // pieces of x on their way
-  const auto fetch_x = [&](int piece, int into) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i)
-#pragma unroll
-      for (int pass = 0; pass < X_PASSES; ++pass) {
-        const int row = own_row + pass * PASS, column = (piece + i) * PIECE + own_column;
-        raw[into + i][pass] = make_uint4(0, 0, 0, 0);
-        if (row < c.n && piece + i < end && column < c.k)
-          raw[into + i][pass] = *reinterpret_cast<const uint4*>(c.x + (int64)row * c.k + column);
-      }
-  };
-#pragma unroll
-  for (int i = 0; i < AT_ONCE; i += 2) fetch_x(begin + i, i);
-  const int64 now = step ? *step : 0;
-  if (KIND != ADDED && step) take_gains(now);
+  // The step and the place are given to the stage, and are written by nothing in it.
+  const int64 now = step ? min(*step, (int64)c.steps - 1) : 0;
+  if (KIND != ADDED) take_gains(now);
   const float* const table = KIND == ADDED ? c.gate : c.bias;
   const int own_weight = weight_row(threadIdx.x % HEIGHT);
   float factor = KIND == ADDED ? 1.0f : 0.0f;
   if (table && own_weight <= last_row) factor = table[now * (last_row + 1) + own_weight];
-  if (KIND != ADDED) __syncthreads();
+  if (threadIdx.x < HEIGHT) factors[threadIdx.x] = factor;
 
   // The thread's rows and features of unit u, part u % PARTS of warp u / PARTS of the products.
   const Target target = KIND == ROPED ? Target(c, h, first_row) : Target(c, 0);
@@ -140,16 +124,38 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, con
   const int features = KIND == ROPED ? h.width : c.m;
   const auto both = [&](int f) { return HALVES || f + apart < features; };
   Meeting<KIND> early[2];
+  const auto meet = [&] {
 #pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const int u = (warp + i * THREADS / WARP) * cluster + rank, f = feature_of(u);
-    if (u < UNITS && f < features) early[i].load(c, target, row_of(u), f, apart, both(f));
-  }
+    for (int i = 0; i < 2; ++i) {
+      const int u = (warp + i * THREADS / WARP) * cluster + rank, f = feature_of(u);
+      if (u < UNITS && f < features) early[i].load(c, target, row_of(u), f, apart, both(f));
+    }
+  };
+  if (KIND == ROPED) meet();
+  __syncthreads();
+  wait_for_inputs();
+
+  // Pieces of x on their way. All are asked for before the first is stored: a barrier waits for what a thread asked for.
+  uint4 raw[AT_ONCE][X_PASSES];
+  const auto fetch_x = [&](int base) {
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; ++i)
+#pragma unroll
+      for (int pass = 0; pass < X_PASSES; ++pass) {
+        const int row = own_row + pass * PASS, column = (base + i) * PIECE + own_column;
+        raw[i][pass] = make_uint4(0, 0, 0, 0);
+        if (row < c.n && base + i < end && column < c.k)
+          raw[i][pass] = *reinterpret_cast<const uint4*>(c.x + (int64)row * c.k + column);
+      }
+  };
+  fetch_x(begin);
+  if (KIND == ADDED) meet();
 
   float sum[ROWS / 8][4] = {}, square[X_PASSES] = {};
   const int group = __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP, 0), count = (end - begin + 1) / 2;
   int pair = 0, slot = 0, freed = slots - 2;  // freed: that of the pair before last
   for (int base = begin; base < end; base += AT_ONCE) {
+    if (base > begin) fetch_x(base);
 #pragma unroll
     for (int i = 0; i < AT_ONCE; i += 2) {
       if (base + i >= end) break;
@@ -168,15 +174,13 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, con
             square[pass] += scale(raw[part][pass], gains + (base + part - begin) * PIECE + own_column);
           *reinterpret_cast<uint4*>(x + part % 2 * X + spot + pass * PASS * PIECE) = raw[part][pass];
         }
-      if (pair == 0 && threadIdx.x < HEIGHT) factors[threadIdx.x] = factor;
-      fetch_x(base + i + AT_ONCE, i);
       if (pair == 0)
         wait_for_copies<PAIRS - 1>();
       else
         wait_for_copies<PAIRS - 2>();
       publish_copies();
       __syncthreads();
-      if (pair == count - 1) cluster_arrive_relaxed();
+      if (pair == count - 1 && cluster > 1) cluster_arrive_relaxed();
       if (group < GROUPS) {
         begin_products();
 #pragma unroll
@@ -202,24 +206,24 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, con
       for (int other = 1; other < 8; other *= 2) square[pass] += __shfl_xor_sync(0xffffffffu, square[pass], other);
   wait_for_products<0>();
   pin(sum);
-  cluster_wait();
+  if (cluster > 1) cluster_wait();
   if (KIND != ADDED && threadIdx.x % 8 < cluster) {
     const int other = threadIdx.x % 8;
 #pragma unroll
     for (int pass = 0; pass < X_PASSES; ++pass)
       if (own_row + pass * PASS < ROWS)
-        send(address_at(&squares[rank][own_row + pass * PASS], other), address_at(&barrier, other), square[pass]);
+        deliver(&squares[rank][own_row + pass * PASS], &barrier, other, cluster, square[pass]);
   }
   if (group < GROUPS) {
     int owner = warp * PARTS % cluster, place = warp * PARTS / cluster;
 #pragma unroll
     for (int i = 0; i < PARTS; ++i) {
-      send(address_at(arrived + (place * cluster + rank) * WARP + lane, owner), address_at(&barrier, owner),
-           make_float4(sum[i][0], sum[i][1], sum[i][2], sum[i][3]));
+      deliver(arrived + (place * cluster + rank) * WARP + lane, &barrier, owner, cluster,
+              make_float4(sum[i][0], sum[i][1], sum[i][2], sum[i][3]));
       if (++owner == cluster) owner = 0, ++place;
     }
   }
-  wait_for_bytes(&barrier);
+  wait_for_deliveries(&barrier, cluster);
 
   for (int place = warp, i = 0;; place += THREADS / WARP, ++i) {
     const int u = place * cluster + rank, row = row_of(u), f = feature_of(u), r = u / PARTS * 16 + lane / 4;

@@ -59,17 +59,17 @@ struct Target {
 // What the sums of two rows from `row` on and of two features, `f` and the one `apart` from it, meet: what they are
 // added to, or cosines and sines. Asked for early.
 template <Kind KIND> struct Meeting {
-  float terms[2][2];  // by row
+  unsigned terms[2][2];  // by row; bits, so that nothing waits for them before they are of use
 
   __device__ void load(const Product& c, const Target& t, int row, int f, int apart, bool both) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const bf16* const at = t.to + (int64)(row + i) * t.stride + f;
       const bool there = row + i < c.n;
-      if (KIND == ADDED && there) terms[i][0] = to_float(at[0]);
-      if (KIND == ADDED && there && both) terms[i][1] = to_float(at[apart]);
-      if (KIND == ROPED && there && t.turned) terms[i][0] = t.cos[(row + i) * apart + f];
-      if (KIND == ROPED && there && t.turned) terms[i][1] = t.sin[(row + i) * apart + f];
+      if (KIND == ADDED && there) terms[i][0] = *reinterpret_cast<const unsigned short*>(at);
+      if (KIND == ADDED && there && both) terms[i][1] = *reinterpret_cast<const unsigned short*>(at + apart);
+      if (KIND == ROPED && there && t.turned) terms[i][0] = __float_as_uint(t.cos[(row + i) * apart + f]);
+      if (KIND == ROPED && there && t.turned) terms[i][1] = __float_as_uint(t.sin[(row + i) * apart + f]);
     }
   }
 
@@ -78,17 +78,17 @@ template <Kind KIND> struct Meeting {
                         const float (&factors)[2]) const {
     bf16* const at = t.to + (int64)(row + i) * t.stride + f;
     if (KIND == ADDED) {
-      low = terms[i][0] + factors[0] * low;
-      high = terms[i][1] + factors[1] * high;
+      low = __uint_as_float(terms[i][0] << 16) + factors[0] * low;
+      high = __uint_as_float(terms[i][1] << 16) + factors[1] * high;
     } else {
       low = low * by + factors[0];
       high = high * by + factors[1];
     }
     if (KIND == GELU_GATED) low = fast_gelu(low) * high;
     if (KIND == ROPED && t.turned) {
-      const float a = low, b = high;
-      low = a * terms[i][0] - b * terms[i][1];
-      high = b * terms[i][0] + a * terms[i][1];
+      const float a = low, b = high, cos = __uint_as_float(terms[i][0]), sin = __uint_as_float(terms[i][1]);
+      low = a * cos - b * sin;
+      high = b * cos + a * sin;
     }
     at[0] = from_float<bf16>(low);
     if (KIND != GELU_GATED && both) at[apart] = from_float<bf16>(high);

@@ -1,7 +1,7 @@
 // Copyright 2026 the flashrt_ros authors
 // SPDX-License-Identifier: Apache-2.0
 // Barriers in shared memory that count the bytes which arrive (sm_90 and later), and what sends these: other blocks of a
-// cluster, and bulk copies. PTX ISA, "mbarrier", "st.async", "cp.async.bulk" and "barrier.cluster".
+// cluster. PTX ISA, "mbarrier", "st.async", "cp.async.bulk.prefetch" and "barrier.cluster".
 #pragma once
 #include "tensor_core.cuh"
 
@@ -41,12 +41,21 @@ __device__ inline void send(unsigned to, unsigned barrier, float4 x) {
                : "memory");
 }
 
-// From device to shared memory; all of it at multiples of 16 bytes.
-__device__ inline void copy_bulk(void* to, const void* from, unsigned bytes, unsigned long long* barrier) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                   shared_address(to)),
-               "l"(from), "r"(bytes), "r"(shared_address(barrier))
-               : "memory");
+// Puts x where `own` lies in the block of a rank; a block without others does it by itself.
+template <typename T>
+__device__ inline void deliver(T* own, unsigned long long* barrier, int rank, int cluster, T x) {
+  if (cluster == 1)
+    *own = x;
+  else
+    send(address_at(own, rank), address_at(barrier, rank), x);
+}
+
+// Behind it all that was delivered is there.
+__device__ inline void wait_for_deliveries(unsigned long long* barrier, int cluster) {
+  if (cluster == 1)
+    __syncthreads();
+  else
+    wait_for_bytes(barrier);
 }
 
 // Brings memory into L2; like `prefetch`, for more than a line.
