@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from flashrt_ros.models.checkpoint import Checkpoint
+from flashrt_ros.models.checkpoint import Checkpoint, Tell, tell_nobody
 from flashrt_ros.models.gemma import EPS, GainNorms, Place
 from flashrt_ros.models.observation import ModelObservation
 from flashrt_ros.models.ops import Ops
@@ -119,18 +119,18 @@ class Pi0:
             ("locked", (1,), torch.int64),
         ]
 
-    def load_weights(self, buffers: BufferSet) -> None:
+    def load_weights(self, buffers: BufferSet, tell: Tell = tell_nobody) -> None:
         """Fill every weight buffer from the checkpoint."""
-        self._modules.load(self._checkpoint, buffers)
+        self._modules.load(self._checkpoint, buffers, tell)
         buffers["horizon"].fill_(self.config.horizon)
         time = times(self.config.steps, self.config.accumulated_time)
         buffers["guidance"].copy_(torch.stack((time, guidance_strength(time)), dim=1))
 
-    def manifest(self) -> dict[str, dict[str, str]]:
+    def manifest(self, tell: Tell = tell_nobody) -> dict[str, dict[str, str]]:
         """What makes two policies the same: the files' digests, and the digest of each part of the config."""
         config = {key: sha256(json.dumps(value, sort_keys=True).encode()) for key, value in self._values.items()}
         config["views"] = sha256(json.dumps(self.config.views).encode())
-        weights = self._checkpoint.digests()
+        weights = self._checkpoint.digests(tell)
         if self._fp8:
             weights["expert"] = "float8_e4m3fn, a scale for each row"
         return {"weights": weights, "config": config}

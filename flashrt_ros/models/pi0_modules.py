@@ -9,7 +9,7 @@ from typing import Protocol
 
 import torch
 
-from flashrt_ros.models.checkpoint import Checkpoint
+from flashrt_ros.models.checkpoint import Checkpoint, Tell, tell_nobody
 from flashrt_ros.models.gemma import Cache, Gemma
 from flashrt_ros.models.pi0_config import Pi0Config
 from flashrt_ros.models.pi0_expert import Expert
@@ -57,7 +57,7 @@ class Pi0Modules:
         """The stored weights, from the tensors that are `there`."""
         c, language = self.config, self.config.language
         name = _EMBEDDING if _EMBEDDING in there else _HEAD
-        table = Part(name, (c.vocab_size, language.width), lambda w: w * language.width**0.5)
+        table = Part(name, (c.vocab_size, language.width), lambda w: w * language.width**0.5, by_rows=True)
         norms = self.language.norm_keys()[: 2 * language.depth - 1]
         return [
             *self.vision.weights(),
@@ -86,8 +86,8 @@ class Pi0Modules:
         stored = (buffer for item in self.weights(there) for buffer in item.buffers)
         return [*stored, *self.expert.buffers(), *self.cache.buffers()]
 
-    def load(self, checkpoint: Checkpoint, buffers: BufferSet) -> None:
+    def load(self, checkpoint: Checkpoint, buffers: BufferSet, tell: Tell = tell_nobody) -> None:
         """Read every tensor, and compute the tables that follow from them."""
-        load(self.weights(checkpoint), checkpoint, buffers)
+        load(self.weights(checkpoint), checkpoint, buffers, tell)
         self.expert.derive(checkpoint, buffers)
         self.cache.derive(buffers)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import torch
 
-from flashrt_ros.models.checkpoint import Checkpoint
+from flashrt_ros.models.checkpoint import Checkpoint, Tell, tell_nobody
 from flashrt_ros.models.config import HybridConfig, read_config, read_json
 from flashrt_ros.models.hybrid import Hybrid
 from flashrt_ros.models.pi0 import Pi0, is_adaptive, is_pi0
@@ -38,10 +38,10 @@ class Opened:
     prompts: Prompts
     tokenizer: TextTokenizer
 
-    def manifest(self) -> dict[str, dict[str, str]]:
+    def manifest(self, tell: Tell = tell_nobody) -> dict[str, dict[str, str]]:
         """What makes two policies the same, the files' digests taken."""
         return {
-            **self.model.manifest(),
+            **self.model.manifest(tell),
             "tokenizer": {"sha256": self.tokenizer.fingerprint},
             "normaliser": {"convention": self.normaliser.convention, "sha256": self.normaliser.fingerprint},
         }

@@ -40,6 +40,16 @@ from flashrt_ros.node import policy_node
 sys.modules["cuda"] = None
 raise SystemExit(policy_node.main())
 """
+IS_FULL_AT_FIRST = """
+from flashrt_ros.node import mind_setup, policy_node
+from flashrt_ros.runtime.errors import DeviceRefusalError
+load_policy = mind_setup.load_policy
+def refuse(*_):
+    mind_setup.load_policy = load_policy
+    raise DeviceRefusalError("out of memory: allocating 9 bytes")
+mind_setup.load_policy = refuse
+raise SystemExit(policy_node.main())
+"""
 BREAKS = COMPUTES_FOR_EVER.replace("time.sleep(1e6)", "1 / 0")
 
 
@@ -68,6 +78,16 @@ def test_unconfigured_answers_inactive_and_a_failed_configure_can_be_tried_again
     assert client.call("snapshot", name="early").error_code == ErrorCode.NOT_BEGUN
     assert client.call("rollback", steps=1).error_code == ErrorCode.NOT_BEGUN
     assert client.call("reset").error_code == ErrorCode.NOT_BEGUN
+
+
+def test_a_device_without_room_fails_the_configure_which_can_be_tried_again(
+    client: Any, start_policy: Callable[..., Any]
+) -> None:
+    process = start_policy(code=IS_FULL_AT_FIRST, device="cpu")
+    assert not client.transition("configure", 60.0)
+    process.says("cannot configure: BAD_REQUEST: device 'cpu': out of memory: allocating 9 bytes")
+    assert client.state() == "unconfigured"
+    assert client.transition("configure")
 
 
 def test_exact_is_refused_in_a_real_world_unless_nothing_moves(
