@@ -47,7 +47,9 @@ def backend(device: str, case: Recorded, views: list[str]) -> Backend:
     return CudaBackend(type("Ops", (Given, CudaOps), {}), 1 << 20)
 
 
-def run(name: str, case: Recorded, device: str, dtype: torch.dtype, fp8: bool = False) -> tuple[Plan, list[torch.Tensor]]:
+def run(
+    name: str, case: Recorded, device: str, dtype: torch.dtype, fp8: bool = False
+) -> tuple[Plan, list[torch.Tensor]]:
     """A plan that has drawn the chunk of a case, and the velocities of its steps."""
     views = [view for view in VIEWS if case[f"image_mask.{view}"]]
     extra = {"views": views, "steps": len(case["time"]), "prompt_sizes": [5, 12]}
