@@ -16,7 +16,8 @@ from torch import Tensor
 
 from flashrt_ros.models.ops import Ops
 from flashrt_ros.models.pi0_config import GemmaConfig
-from flashrt_ros.models.weights import Part, Weight, weight
+from flashrt_ros.models.reference.quantised import last_rows
+from flashrt_ros.models.weights import Part, Weight, matrix, quantised, weight
 from flashrt_ros.runtime.buffers import Buffer, BufferSet
 
 EPS = 1e-6
@@ -108,13 +109,25 @@ class Cache:
 class Gemma:
     """A transformer; its weights are called `name`.<layer>.<part>."""
 
-    def __init__(self, config: GemmaConfig, name: str, key: str, dtype: torch.dtype, ends_in_cache: bool) -> None:
-        """`key`: of the checkpoint's tensors; `ends_in_cache`: of the last layer only keys and values are wanted."""
+    def __init__(
+        self, config: GemmaConfig, name: str, key: str, dtype: torch.dtype, ends_in_cache: bool, fp8: bool = False
+    ) -> None:
+        """Name it.
+
+        Args:
+            config: its sizes.
+            name: of its buffers.
+            key: of the checkpoint's tensors.
+            dtype: what it computes in.
+            ends_in_cache: of the last layer only keys and values are wanted.
+            fp8: the weights of its products are quantised.
+        """
         self.config = config
         self.name = name
         self.key = key
         self.dtype = dtype
         self.ends_in_cache = ends_in_cache
+        self.fp8 = fp8
 
     def weights(self) -> list[Weight]:
         """Products; norms are of more than one kind, so that others name them."""
@@ -124,16 +137,19 @@ class Gemma:
             alone = self.ends_in_cache and layer == c.depth - 1
             wanted = ("k", "v") if alone else ("q", "k", "v")
             qkv = (Part(f"{key}self_attn.{part}_proj.weight", self._attention_shape(part)) for part in wanted)
-            found.append(weight(f"{name}qkv", self.dtype, *qkv))
+            found.append(self._weight(f"{name}qkv", *qkv))
             if alone:
                 continue
             wide = [Part(f"{key}mlp.{part}_proj.weight", (c.mlp_width, c.width)) for part in ("gate", "up")]
             found += [
-                weight(f"{name}out", self.dtype, Part(f"{key}self_attn.o_proj.weight", self._attention_shape("o"))),
-                weight(f"{name}gate_up", self.dtype, *wide),
-                weight(f"{name}down", self.dtype, Part(f"{key}mlp.down_proj.weight", (c.width, c.mlp_width))),
+                self._weight(f"{name}out", Part(f"{key}self_attn.o_proj.weight", self._attention_shape("o"))),
+                self._weight(f"{name}gate_up", *wide),
+                self._weight(f"{name}down", Part(f"{key}mlp.down_proj.weight", (c.width, c.mlp_width))),
             ]
         return found
+
+    def _weight(self, name: str, *parts: Part) -> Weight:
+        return quantised(name, *parts) if self.fp8 else weight(name, self.dtype, *parts)
 
     def unused(self) -> list[Part]:
         """Tensors of the last layer behind its keys and values."""
@@ -175,9 +191,9 @@ class Gemma:
         """Run x += W_o attention(norm(x));  x += W_down (gelu(W_gate norm(x)) * W_up norm(x))."""
         c, n, name = self.config, x.shape[0], f"{self.name}.{layer}."
         keys, values = b[f"cache.{layer}.key"], b[f"cache.{layer}.value"]
-        w = b[f"{name}qkv"]
+        w = matrix(b, f"{name}qkv")
         if cache_alone:
-            w = w[w.shape[0] - 2 * c.kv_heads * c.head_dim :]
+            w = last_rows(w, 2 * c.kv_heads * c.head_dim)
         number, step = 2 * layer, norms.step
         q = None if cache_alone else ops.scratch((n, c.heads, c.head_dim), self.dtype)
         cache = (b["cache.cos"], b["cache.sin"], place.start, q, keys, values)
@@ -186,8 +202,9 @@ class Gemma:
             return
         y = ops.scratch((n, c.heads * c.head_dim), self.dtype)
         ops.attend_rows(q, keys, values, place.end, y)
-        ops.linear_gated_add(y, b[f"{name}out"], step, x, norms.gate(number))
+        ops.linear_gated_add(y, matrix(b, f"{name}out"), step, x, norms.gate(number))
         number += 1
         wide = ops.scratch((n, c.mlp_width), self.dtype)
-        ops.normed_gelu_linear(x, norms.gain(number), step, b[f"{name}gate_up"], wide, EPS, norms.bias(number))
-        ops.linear_gated_add(wide, b[f"{name}down"], step, x, norms.gate(number))
+        gate_up = matrix(b, f"{name}gate_up")
+        ops.normed_gelu_linear(x, norms.gain(number), step, gate_up, wide, EPS, norms.bias(number))
+        ops.linear_gated_add(wide, matrix(b, f"{name}down"), step, x, norms.gate(number))

@@ -70,7 +70,7 @@ class Hybrid:
         self.prompt = Prompt(self.config, encode)
         self._modules = Modules.build(self.config, dtype, mtp=has_mtp(checkpoint))
         self._weights = Weights(self._modules, checkpoint)
-        self.speech = Speech(self._modules.text, self._modules.mtp, self.config.condition, (_HIDDEN, _DRAFTS))
+        self.speech = Speech(self._modules.text, self._modules.mtp, self.config, (_HIDDEN, _DRAFTS))
         self._check_room()
 
     @classmethod

@@ -42,14 +42,14 @@ class Pi0Modules:
     cache: Cache
 
     @classmethod
-    def build(cls, c: Pi0Config, dtype: torch.dtype) -> Pi0Modules:
-        """The modules of a config, which compute in `dtype`."""
+    def build(cls, c: Pi0Config, dtype: torch.dtype, fp8: bool = False) -> Pi0Modules:
+        """The modules of a config, which compute in `dtype`; `fp8`: the expert's weights are quantised."""
         return cls(
             c,
             dtype,
             Siglip(c.vision, len(c.views), c.patches, c.language.width, dtype),
             Gemma(c.language, "language", _LANGUAGE, dtype, ends_in_cache=True),
-            Expert(c, dtype),
+            Expert(c, dtype, fp8),
             Cache(c.language, c.max_rows, c.horizon, dtype),
         )
 
@@ -83,7 +83,8 @@ class Pi0Modules:
 
     def buffers(self, there: Names) -> list[Buffer]:
         """Weights and cache."""
-        return [*(item.buffer for item in self.weights(there)), *self.expert.buffers(), *self.cache.buffers()]
+        stored = (buffer for item in self.weights(there) for buffer in item.buffers)
+        return [*stored, *self.expert.buffers(), *self.cache.buffers()]
 
     def load(self, checkpoint: Checkpoint, buffers: BufferSet, tell: Tell = tell_nobody) -> None:
         """Read every tensor, and compute the tables that follow from them."""

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from flashrt_ros.models.checkpoint import Checkpoint, Tell, tell_nobody
+from flashrt_ros.models.reference.quantised import FP8, Matrix, Quantised, quantise
 from flashrt_ros.runtime.buffers import Buffer, BufferSet
 
 _PIECE = 1 << 22
@@ -49,10 +50,19 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A weight buffer and the checkpoint tensors that are stacked in it along the first dimension."""
+    """A weight buffer and the checkpoint tensors that are stacked in it along the first dimension.
+
+    With `scale`, a buffer too, it is quantised when it is loaded.
+    """
 
     buffer: Buffer
     parts: tuple[Part, ...]
+    scale: Buffer | None = None
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """All of them."""
+        return (self.buffer,) if self.scale is None else (self.buffer, self.scale)
 
 
 def weight(name: str, dtype: torch.dtype, *parts: Part, shape: tuple[int, ...] | None = None) -> Weight:
@@ -61,13 +71,28 @@ def weight(name: str, dtype: torch.dtype, *parts: Part, shape: tuple[int, ...] |
     return Weight(Buffer(name, stacked, dtype, "weight"), parts)
 
 
+def quantised(name: str, *parts: Part) -> Weight:
+    """A matrix as FP8, with the float32 scales of its rows in `name`.scale."""
+    plain = weight(name, FP8, *parts)
+    return replace(plain, scale=Buffer(_scale(name), plain.buffer.shape[:1], torch.float32, "weight"))
+
+
+def matrix(buffers: BufferSet, name: str) -> Matrix:
+    """What `weight` or `quantised` has put there."""
+    return Quantised(buffers[name], buffers[_scale(name)]) if _scale(name) in buffers else buffers[name]
+
+
+def _scale(name: str) -> str:
+    return f"{name}.scale"
+
+
 def centred(name: str, key: str, width: int) -> Weight:
     """The gain of a zero-centred norm, 1 + weight in float32."""
     return weight(name, torch.float32, Part(key, (width,), lambda w: w + 1))
 
 
 def load(weights: Iterable[Weight], checkpoint: Checkpoint, buffers: BufferSet, tell: Tell = tell_nobody) -> None:
-    """Copy every part into its rows."""
+    """Copy every part into its rows; what is quantised is, where its buffer lies."""
     weights = list(weights)
     done, all_values = 0, sum(part.values for item in weights for part in item.parts)
     for item in weights:
@@ -75,8 +100,14 @@ def load(weights: Iterable[Weight], checkpoint: Checkpoint, buffers: BufferSet, 
         row = 0
         for part in item.parts:
             for piece in part.pieces(checkpoint.read(part.name), target):
-                target[row : row + piece.shape[0]].copy_(piece)
-                row += piece.shape[0]
+                rows = slice(row, row + piece.shape[0])
+                if item.scale is None:
+                    target[rows].copy_(piece)
+                else:
+                    values, scale = quantise(piece)
+                    target[rows].copy_(values)
+                    buffers[item.scale.name][rows].copy_(scale)
+                row = rows.stop
             done += part.values
             tell(done / all_values)
 

@@ -17,10 +17,11 @@ from flashrt_ros.tools.audit import audit, random_observation
 INSTRUCTION = "press the red button"
 
 
-@pytest.fixture(scope="module", params=["pi0", "pi05"])
+@pytest.fixture(scope="module", params=["pi0", "pi05", "pi0 fp8"])
 def policy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Policy:
-    folder = write_tiny_pi0(tmp_path_factory.mktemp(request.param), request.param, steps=3)
-    return load_policy(folder, device="cpu", views=["base_0_rgb"])
+    kind, _, weights = request.param.partition(" ")
+    folder = write_tiny_pi0(tmp_path_factory.mktemp(kind), kind, steps=3)
+    return load_policy(folder, device="cpu", views=["base_0_rgb"], weights=weights or "auto")
 
 
 def seen(policy: Policy, seed: int) -> Observation:

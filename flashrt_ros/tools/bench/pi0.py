@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from flashrt_ros.models.observation import ModelObservation
 from flashrt_ros.models.pi0 import Pi0
 from flashrt_ros.models.pi0_config import VIEWS, read_pi0
 from flashrt_ros.models.synthetic_pi0 import RandomPi0Checkpoint, write_synthetic_pi0
-from flashrt_ros.policy.device import choose
+from flashrt_ros.policy.device import WEIGHTS, choose
 from flashrt_ros.runtime.backend import Backend
 from flashrt_ros.runtime.errors import FlashrtError
 from flashrt_ros.runtime.plan import Plan, Step
@@ -87,14 +87,14 @@ class KernelRow:
 class Rig:
     """A policy whose plan alone is used."""
 
-    def __init__(self, options: argparse.Namespace, views: int) -> None:
+    def __init__(self, options: argparse.Namespace, views: int, weights: str = "auto") -> None:
         chosen = choose(options.device)
         self.dtype = chosen.precision(options.precision)
         adaptive = options.kind == "pi05"
         extra = {"views": list(VIEWS[:views]), "steps": options.steps, "prompt_sizes": [options.prompt]}
         values = _SIZES[options.size]
         self.checkpoint = RandomPi0Checkpoint(read_pi0(values, extra, adaptive), device=chosen.name)
-        self.model = Pi0(values, extra, self.checkpoint, self.dtype)
+        self.model = Pi0(values, extra, self.checkpoint, self.dtype, fp8=chosen.fp8(weights))
         self.backend: Backend = chosen.backend(options.threads, 64 << 20)
         self.plan = Plan(self.backend, self.model, [], {})
         self.model.load_weights(self.plan.buffers)
@@ -137,16 +137,28 @@ def measure(options: argparse.Namespace, progress: Callable[[str], None]) -> tup
         progress(f"{views} views: stages")
         pieces = {"whole": (*rig.prefill, *rig.draw), **{step.stage: (step,) for step in rig.prefill}}
         pieces["denoising"] = rig.draw
-        for what, steps in pieces.items():
-            times = clock.measure(partial(rig.run, steps), options.repeats)
-            found.append(Figure(views, what, times.p50, times.p99))
+        found += _measure(rig, clock, views, pieces, options.repeats)
         if options.kernels and rig.backend.name == "cuda":
             kernels = _kernels(rig)
         if options.plain:
             progress(f"{views} views: plain PyTorch")
             plain = _measure_plain(rig, clock, options.repeats)
             found += [Figure(views, what, times.p50, times.p99) for what, times in plain.items()]
+        if options.weights != "auto":
+            progress(f"{views} views: loading {options.weights} weights")
+            rig = Rig(options, views, options.weights)
+            pieces = {"whole": (*rig.prefill, *rig.draw), "denoising": rig.draw}
+            named = {f"{what}, {options.weights} weights": steps for what, steps in pieces.items()}
+            found += _measure(rig, clock_of(rig.backend), views, named, options.repeats)
     return found, kernels
+
+
+def _measure(
+    rig: Rig, clock: Clock, views: int, pieces: Mapping[str, Sequence[Step]], repeats: int
+) -> Iterator[Figure]:
+    for what, steps in pieces.items():
+        times = clock.measure(partial(rig.run, steps), repeats)
+        yield Figure(views, what, times.p50, times.p99)
 
 
 def _measure_plain(rig: Rig, clock: Clock, repeats: int) -> dict[str, Times]:
@@ -245,6 +257,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--steps", type=int, default=10, help="of the denoising (default: %(default)s)")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--precision", choices=("auto", "float32", "bfloat16"), default="auto")
+    parser.add_argument("--weights", choices=WEIGHTS, default="auto", help="fp8: adds rows with such weights")
     parser.add_argument("--threads", type=int, default=1, help="of a CPU")
     parser.add_argument("--repeats", type=int, default=50)
     parser.add_argument("--no-plain", dest="plain", action="store_false", help="leave the plain policy out")
