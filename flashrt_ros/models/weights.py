@@ -92,7 +92,7 @@ def centred(name: str, key: str, width: int) -> Weight:
 
 
 def load(weights: Iterable[Weight], checkpoint: Checkpoint, buffers: BufferSet, tell: Tell = tell_nobody) -> None:
-    """Copy every part into its rows; what is quantised is, where its buffer lies."""
+    """Copy every part into its rows; what is quantised is, where its buffer lies, piece by piece."""
     weights = list(weights)
     done, all_values = 0, sum(part.values for item in weights for part in item.parts)
     for item in weights:
@@ -101,13 +101,11 @@ def load(weights: Iterable[Weight], checkpoint: Checkpoint, buffers: BufferSet, 
         for part in item.parts:
             for piece in part.pieces(checkpoint.read(part.name), target):
                 rows = slice(row, row + piece.shape[0])
-                if item.scale is None:
-                    target[rows].copy_(piece)
-                else:
-                    values, scale = quantise(piece)
-                    target[rows].copy_(values)
+                if item.scale is not None:
+                    piece, scale = quantise(piece.to(target.device))
                     buffers[item.scale.name][rows].copy_(scale)
-                row = rows.stop
+                target[rows].copy_(piece)
+                row += piece.shape[0]
             done += part.values
             tell(done / all_values)
 

@@ -18,7 +18,6 @@ from flashrt_ros.models.ops import Ops
 from flashrt_ros.models.pi0 import Pi0
 from flashrt_ros.models.pi0_config import VIEWS
 from flashrt_ros.runtime.backend import Backend, CpuBackend
-from flashrt_ros.runtime.buffers import BufferSet
 from flashrt_ros.runtime.plan import Plan
 
 DATA = Path(__file__).parent.parent / "data"
@@ -50,8 +49,8 @@ def backend(device: str, case: Recorded, views: list[str]) -> Backend:
 
 def run(
     name: str, case: Recorded, device: str, dtype: torch.dtype, fp8: bool = False
-) -> tuple[BufferSet, torch.Tensor]:
-    """The buffers behind the chunk of a case, and its velocities, float32 [steps, horizon, width]."""
+) -> tuple[Plan, list[torch.Tensor]]:
+    """A plan that has drawn the chunk of a case, and the velocities of its steps."""
     views = [view for view in VIEWS if case[f"image_mask.{view}"]]
     extra = {"views": views, "steps": len(case["time"]), "prompt_sizes": [5, 12]}
     model = Pi0(read_json(DATA / name / "config.json"), extra, Checkpoint(DATA / name), dtype, fp8=fp8)
@@ -66,22 +65,22 @@ def run(
         if step.stage == "denoise_step":
             velocities.append(plan.buffers["velocity"].clone())
     assert plan.fence() == ""
-    return plan.buffers, torch.stack(velocities)
+    return plan, velocities
 
 
 def errors(name: str, case: Recorded, device: str, dtype: torch.dtype) -> dict[str, float]:
     """Largest (float32) or mean (bfloat16) error of the prefix's keys and values, of velocities, and of the actions."""
-    buffers, velocities = run(name, case, device, dtype)
+    plan, velocities = run(name, case, device, dtype)
     image = [case[f"image_mask.{view}"].bool().repeat_interleave(16) for view in VIEWS]
     live = torch.cat((*image, case["token_mask"][0].bool()))
     found = {
-        f"{part}.{layer}": buffers[f"cache.{layer}.{part}"][: live.sum(), 0].cpu().float()
+        f"{part}.{layer}": plan.buffers[f"cache.{layer}.{part}"][: live.sum(), 0].cpu().float()
         - case[f"prefix_{part}.{layer}"][0, 0, live]
         for layer in range(3)
         for part in ("key", "value")
     }
-    found["velocity"] = velocities.cpu() - case["velocity"][:, 0]
-    found["actions"] = buffers["chunk"].cpu() - case["actions"][0]
+    found["velocity"] = torch.stack(velocities).cpu() - case["velocity"][:, 0]
+    found["actions"] = plan.buffers["chunk"].cpu() - case["actions"][0]
     return {
         key: float(value.abs().max() if dtype == torch.float32 else value.abs().mean()) for key, value in found.items()
     }
@@ -108,10 +107,10 @@ def test_bfloat16_errs_no_more_than_plain_torch(name: str, number: int) -> None:
 @pytest.mark.parametrize("name", ["pi0_tiny", "pi05_tiny"])
 def test_fp8_weights_give_what_they_give_on_a_cpu(name: str) -> None:
     case = load_file(DATA / name / "case0.safetensors")
-    exact = run(name, case, "cpu", torch.float32, fp8=True)[0]["chunk"]
+    exact = run(name, case, "cpu", torch.float32, fp8=True)[0].buffers["chunk"]
 
     def error(device: str, dtype: torch.dtype) -> torch.Tensor:
-        return (run(name, case, device, dtype, fp8=True)[0]["chunk"].cpu() - exact).abs()
+        return (run(name, case, device, dtype, fp8=True)[0].buffers["chunk"].cpu() - exact).abs()
 
     assert error("cuda", torch.float32).max() < 1e-4
     ours, plain = error("cuda", torch.bfloat16), error("cpu", torch.bfloat16)
