@@ -8,16 +8,13 @@
 // Weight rows are the rows of a warpgroup's products, so that rows of x are padded to a multiple of eight alone: <rows>
 // is chosen so that little is left over. A block takes 128 columns of out: two warpgroups, each with 64 rows of gate and
 // the 64 of up that belong to them, so that both sums meet in one thread. One more thread keeps a ring of tiles full.
-// Tiles are shared, because shared memory of all blocks can take in more than L2 gives: a cluster is ROW_BLOCKS
-// neighbouring tiles of rows by FEATURE_BLOCKS of features. The blocks of the same features fetch an equal part of the
-// weights each, for all of them; those of the same rows take turns in fetching x.
-// Grid: clusters, of which each takes tile after tile; 384 threads; dynamic shared memory: SHARED.
+// The two blocks of a cluster take neighbouring rows of x; each fetches half of the weights for both.
+// Grid: 2 * clusters, of which each takes tile after tile; 384 threads; dynamic shared memory: SHARED.
 #include "cluster.cuh"
 #include "tensor_copy.cuh"
 #include "warpgroup_columns.cuh"
 
-constexpr int ROW_BLOCKS = 2, FEATURE_BLOCKS = 2, CLUSTER = ROW_BLOCKS * FEATURE_BLOCKS;
-constexpr int GROUPS = 2, FEATURES = GROUPS * 64, THREADS = (GROUPS + 1) * WARPGROUP;
+constexpr int CLUSTER = 2, GROUPS = 2, FEATURES = GROUPS * 64, THREADS = (GROUPS + 1) * WARPGROUP;
 constexpr int PIECE = SWIZZLE_ROW, SHARED = 227 << 10;
 
 #if HAS_WARPGROUP
@@ -40,24 +37,17 @@ struct Product {
   int n, m, k;
 };
 
-// Where a block stands in its cluster.
-__device__ inline int row_rank() { return blockIdx.x % ROW_BLOCKS; }
-__device__ inline int feature_rank() { return blockIdx.x % CLUSTER / ROW_BLOCKS; }
-
-// What a cluster computes, one after the other.
+// What a block computes, one after the other.
 template <int ROWS> struct Tiles {
-  int m, across, count, pieces;
+  int m, pairs, count, pieces;
 
   __device__ explicit Tiles(const Product& p)
-      : m(p.m),
-        across((p.n + ROW_BLOCKS * ROWS - 1) / (ROW_BLOCKS * ROWS)),
-        count(p.m / (FEATURE_BLOCKS * FEATURES) * across),
-        pieces(p.k / PIECE) {}
+      : m(p.m), pairs((p.n + CLUSTER * ROWS - 1) / (CLUSTER * ROWS)), count(p.m / FEATURES * pairs), pieces(p.k / PIECE) {}
   __device__ int first() const { return blockIdx.x / CLUSTER; }
   __device__ int step() const { return gridDim.x / CLUSTER; }
   __device__ int mine() const { return first() < count ? (count - 1 - first()) / step() + 1 : 0; }
-  __device__ int feature(int tile) const { return (tile / across * FEATURE_BLOCKS + feature_rank()) * FEATURES; }
-  __device__ int row(int tile) const { return (tile % across * ROW_BLOCKS + row_rank()) * ROWS; }
+  __device__ int feature(int tile) const { return tile / pairs * FEATURES; }
+  __device__ int row(int tile) const { return (tile % pairs * CLUSTER + blockIdx.x % CLUSTER) * ROWS; }
 };
 
 __device__ inline unsigned full(unsigned barriers, int slot) { return barriers + 8 * slot; }
@@ -67,25 +57,20 @@ __device__ inline unsigned empty(unsigned barriers, int slot) { return barriers 
 template <int ROWS>
 __device__ void fetch(const TensorMap& x, const TensorMap& w, const Tiles<ROWS>& tiles, unsigned shared) {
   using S = Sizes<ROWS>;
-  static_assert(ROW_BLOCKS == GROUPS, "a block fetches what one group of each block multiplies");
-  const int rank = row_rank(), total = tiles.mine() * tiles.pieces;
-  const unsigned short same_features = ((1 << ROW_BLOCKS) - 1) << feature_rank() * ROW_BLOCKS;
-  unsigned short same_rows = 0;
-  for (int i = 0; i < FEATURE_BLOCKS; ++i) same_rows |= 1 << (i * ROW_BLOCKS + rank);
+  const int rank = blockIdx.x % CLUSTER, total = tiles.mine() * tiles.pieces;
   const unsigned barriers = shared + S::BARRIERS;
   const auto fetch_weights = [&](int index) {
     const int slot = index % S::STAGES, tile = tiles.first() + index / tiles.pieces * tiles.step();
     const int row = tiles.feature(tile) + rank * 64, column = index % tiles.pieces * PIECE;
     const unsigned to = shared + slot * S::STAGE_BYTES + rank * 2 * TILE_BYTES;
     expect_bytes(full(barriers, slot), S::STAGE_BYTES);
-    copy_tile_to(same_features, to, w, row, column, full(barriers, slot));
-    copy_tile_to(same_features, to + TILE_BYTES, w, tiles.m + row, column, full(barriers, slot));
+    copy_tile_to((1 << CLUSTER) - 1, to, w, row, column, full(barriers, slot));
+    copy_tile_to((1 << CLUSTER) - 1, to + TILE_BYTES, w, tiles.m + row, column, full(barriers, slot));
   };
   const auto fetch_rows = [&](int index) {
-    if (index % FEATURE_BLOCKS != feature_rank()) return;
     const int slot = index % S::STAGES, tile = tiles.first() + index / tiles.pieces * tiles.step();
-    copy_tile_to(same_rows, shared + slot * S::STAGE_BYTES + WEIGHT_BYTES, x, tiles.row(tile),
-                 index % tiles.pieces * PIECE, full(barriers, slot));
+    copy_tile(shared + slot * S::STAGE_BYTES + WEIGHT_BYTES, x, tiles.row(tile), index % tiles.pieces * PIECE,
+              full(barriers, slot));
   };
   const int ahead = min(S::STAGES, total);
   for (int index = 0; index < ahead; ++index) fetch_weights(index);
@@ -154,10 +139,8 @@ __device__ void multiply(const Product& p, const Tiles<ROWS>& tiles, unsigned ch
   const bf16* const weights = reinterpret_cast<const bf16*>(memory + group * 2 * TILE_BYTES);
   const unsigned long long left = tile_descriptor(weights, 16);
   const unsigned long long right = tile_descriptor(reinterpret_cast<const bf16*>(memory + WEIGHT_BYTES), 16);
-  // Those who write here are the blocks of the same features and those of the same rows.
-  const bool writes = lane < CLUSTER && (lane / ROW_BLOCKS == feature_rank() || lane % ROW_BLOCKS == row_rank());
   const auto release = [&](int slot) {
-    if (writes) arrive_at(empty(barriers, slot), lane);
+    if (lane < CLUSTER) arrive_at(empty(barriers, slot), lane);
   };
   int slot = 0, phase = 0;
   for (int tile = tiles.first(); tile < tiles.count; tile += tiles.step()) {
@@ -200,7 +183,7 @@ template <int ROWS> __device__ void gelu_linear(const TensorMap& x, const Tensor
     const unsigned barriers = shared_address(memory) + S::BARRIERS;
     for (int slot = 0; slot < S::STAGES; ++slot) {
       init_barrier(full(barriers, slot), 1);
-      init_barrier(empty(barriers, slot), (ROW_BLOCKS + FEATURE_BLOCKS - 1) * GROUPS * WARPGROUP / WARP);
+      init_barrier(empty(barriers, slot), CLUSTER * GROUPS * WARPGROUP / WARP);
     }
     publish_barriers();
   }

@@ -46,8 +46,15 @@ __device__ inline void wait_barrier(unsigned barrier, unsigned phase) {
       : "memory");
 }
 
-// The tile whose first element is (row, column), with zeros beyond the matrix, to this address, a multiple of 1024, of
-// every block of the cluster whose bit is set; it is counted at the barrier that lies at this address there.
+// The tile whose first element is (row, column), to an address that is a multiple of 1024; zeros beyond the matrix.
+__device__ inline void copy_tile(unsigned to, const TensorMap& map, int row, int column, unsigned barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(to),
+      "l"(&map), "r"(barrier), "r"(column), "r"(row)
+      : "memory");
+}
+
+// The same to this address, and this barrier, of every block of the cluster whose bit is set.
 __device__ inline void copy_tile_to(unsigned short blocks, unsigned to, const TensorMap& map, int row, int column,
                                     unsigned barrier) {
   asm volatile(

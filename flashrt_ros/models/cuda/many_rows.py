@@ -17,10 +17,7 @@ _ROWS = (104, 120, 136, 152, 176, 200)
 _MANY = 160
 """From so many rows on the gated product is faster than others."""
 
-_FEATURES, _PIECE, _WEIGHT_ROWS = 128, 64, 64
-_ROW_BLOCKS, _FEATURE_BLOCKS = 2, 2
-"""Blocks of a cluster, by rows and by features."""
-
+_FEATURES, _PIECE, _PAIR, _WEIGHT_ROWS = 128, 64, 2, 64
 _THREADS, _SHARED = 384, 227 << 10
 
 _HEAD, _PACKED, _KEYS, _CLUSTER = 256, 128, 64, 8
@@ -37,18 +34,17 @@ class CudaManyRows(CudaBase):
         """Whether gelu_linear takes these."""
         (n, k), m = x.shape, out.shape[1]
         whole = all(part.dtype == torch.bfloat16 and part.is_contiguous() for part in (x, w, out))
-        fits = n >= _MANY and k % _PIECE == 0 and m % (_FEATURES * _FEATURE_BLOCKS) == 0
+        fits = n >= _MANY and k % _PIECE == 0 and m % _FEATURES == 0
         return self.cuda.capability == (9, 0) and whole and fits
 
     def gelu_linear(self, x: Tensor, w: Tensor, out: Tensor) -> None:
         """Set out = gelu(x gate^T) * (x up^T) for x [n, k], w = [gate; up] [2 m, k] and out [n, m]."""
         (n, k), m = x.shape, out.shape[1]
         rows = tile_rows(n)
-        blocks = _ROW_BLOCKS * _FEATURE_BLOCKS
-        tiles = m // (_FEATURES * _FEATURE_BLOCKS) * ceil_div(n, _ROW_BLOCKS * rows)
-        turns = ceil_div(tiles, self.cuda.multiprocessors // blocks)
-        grid = blocks * ceil_div(tiles, turns)
-        maps, options = (TensorMap(x, rows), TensorMap(w, _WEIGHT_ROWS)), {"shared": _SHARED, "cluster": blocks}
+        tiles = m // _FEATURES * ceil_div(n, _PAIR * rows)
+        turns = ceil_div(tiles, self.cuda.multiprocessors // _PAIR)
+        grid = _PAIR * ceil_div(tiles, turns)
+        maps, options = (TensorMap(x, rows), TensorMap(w, _WEIGHT_ROWS)), {"shared": _SHARED, "cluster": _PAIR}
         self.cuda.launch("gated_linear_hopper", f"gelu_linear_{rows}", grid, _THREADS, *maps, out, n, m, k, **options)
 
     def attends_many(self, q: Tensor) -> bool:
@@ -68,13 +64,13 @@ class CudaManyRows(CudaBase):
 
 def tile_rows(n: int) -> int:
     """Rows of a block, of which an even number shares out n: as few as will do without more blocks."""
-    return next(rows for rows in _ROWS if rows * _ROW_BLOCKS * ceil_div(n, _ROW_BLOCKS * _ROWS[-1]) >= n)
+    return next(rows for rows in _ROWS if rows * _PAIR * ceil_div(n, _PAIR * _ROWS[-1]) >= n)
 
 
 def key_shares(tiles: int, keys: int, multiprocessors: int) -> int:
     """Blocks of a cluster that share out `keys` steps: as many as leave room for all `tiles` clusters at once.
 
-    A cluster runs within a group of multiprocessors, of which each has 16 at least.
+    A cluster runs within a group of multiprocessors. An H200 of 132 has eight of them, seven of 16 or more.
     """
-    groups = multiprocessors // _GROUP
+    groups = max(1, multiprocessors // _GROUP - 1)
     return max((count for count in range(1, min(_CLUSTER, keys) + 1) if tiles <= groups * (_GROUP // count)), default=1)
