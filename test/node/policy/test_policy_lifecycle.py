@@ -44,7 +44,7 @@ IS_FULL_AT_FIRST = """
 from flashrt_ros.node import mind_setup, policy_node
 from flashrt_ros.runtime.errors import DeviceRefusalError
 load_policy = mind_setup.load_policy
-def refuse(*_):
+def refuse(*_, **__):
     mind_setup.load_policy = load_policy
     raise DeviceRefusalError("out of memory: allocating 9 bytes")
 mind_setup.load_policy = refuse
