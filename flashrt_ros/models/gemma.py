@@ -8,6 +8,7 @@ reads them and puts its own behind. Written after the Gemma classes of transform
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -163,31 +164,45 @@ class Gemma:
     def run(self, ops: Ops, b: BufferSet, x: Tensor, norms: Norms, place: Place, cache_alone: bool = False) -> None:
         """Run rows x [n, width] through all layers, in place.
 
-        With `cache_alone` they end at the last layer's keys and values, and x is of no use behind.
+        x += W_o attention(norm(x));  x += W_down (gelu(W_gate norm(x)) * W_up norm(x)). With `cache_alone` they end at
+        the last layer's keys and values, and x is of no use behind.
         """
-        last = self.config.depth - 1
-        for layer in range(last + 1):
-            self._layer(ops, b, layer, x, norms, place, cache_alone and layer == last)
-
-    def _layer(
-        self, ops: Ops, b: BufferSet, layer: int, x: Tensor, norms: Norms, place: Place, cache_alone: bool
-    ) -> None:
-        """Run x += W_o attention(norm(x));  x += W_down (gelu(W_gate norm(x)) * W_up norm(x))."""
-        c, n, name = self.config, x.shape[0], f"{self.name}.{layer}."
-        keys, values = b[f"cache.{layer}.key"], b[f"cache.{layer}.value"]
-        w = b[f"{name}qkv"]
+        c, whole = self.config, self.config.depth - cache_alone
+        if whole:
+            parts = {part: self._parts(b, part, whole) for part in ("qkv", "out", "gate_up", "down")}
+            numbers = range(2 * whole)
+            ops.transformer_layers(
+                x,
+                [norms.gain(number) for number in numbers],
+                norms.step,
+                *parts.values(),
+                b["cache.cos"],
+                b["cache.sin"],
+                place.start,
+                place.end,
+                [b[f"cache.{layer}.key"] for layer in range(whole)],
+                [b[f"cache.{layer}.value"] for layer in range(whole)],
+                EPS,
+                _all_or_none(norms.bias(number) for number in numbers),
+                _all_or_none(norms.gate(number) for number in numbers),
+                place.length,
+            )
         if cache_alone:
-            w = w[w.shape[0] - 2 * c.kv_heads * c.head_dim :]
-        number, step = 2 * layer, norms.step
-        q = None if cache_alone else ops.scratch((n, c.heads, c.head_dim), self.dtype)
-        cache = (b["cache.cos"], b["cache.sin"], place.start, q, keys, values)
-        ops.normed_heads(x, norms.gain(number), step, w, *cache, EPS, norms.bias(number), place.length)
-        if q is None:
-            return
-        y = ops.scratch((n, c.heads * c.head_dim), self.dtype)
-        ops.attend_rows(q, keys, values, place.end, y)
-        ops.linear_gated_add(y, b[f"{name}out"], step, x, norms.gate(number))
-        number += 1
-        wide = ops.scratch((n, c.mlp_width), self.dtype)
-        ops.normed_gelu_linear(x, norms.gain(number), step, b[f"{name}gate_up"], wide, EPS, norms.bias(number))
-        ops.linear_gated_add(wide, b[f"{name}down"], step, x, norms.gate(number))
+            w = b[f"{self.name}.{whole}.qkv"][-2 * c.kv_heads * c.head_dim :]
+            cache = (
+                b["cache.cos"],
+                b["cache.sin"],
+                place.start,
+                None,
+                *(b[f"cache.{whole}.{p}"] for p in ("key", "value")),
+            )
+            number = 2 * whole
+            ops.normed_heads(x, norms.gain(number), norms.step, w, *cache, EPS, norms.bias(number), place.length)
+
+    def _parts(self, b: BufferSet, part: str, count: int) -> list[Tensor]:
+        return [b[f"{self.name}.{layer}.{part}"] for layer in range(count)]
+
+
+def _all_or_none(tables: Iterable[Tensor | None]) -> list[Tensor] | None:
+    found = [table for table in tables if table is not None]
+    return found or None

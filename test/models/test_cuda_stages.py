@@ -46,6 +46,12 @@ class Recorder:
 
     launch_with = launch
 
+    def encode_tiles(self, x: torch.Tensor, *shapes: Any) -> bytes:
+        return bytes(128)
+
+    def resident_clusters(self, *launch: Any) -> int:
+        return 16
+
     def take(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         return torch.empty(shape, dtype=dtype, device="meta")
 

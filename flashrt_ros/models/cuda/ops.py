@@ -14,6 +14,7 @@ from flashrt_ros.models.cuda.delta_rule import CudaDeltaRule
 from flashrt_ros.models.cuda.elementwise import CudaElementwise
 from flashrt_ros.models.cuda.flow import CudaFlow
 from flashrt_ros.models.cuda.images import CudaImages
+from flashrt_ros.models.cuda.layers import CudaLayers
 from flashrt_ros.models.cuda.linear import CudaLinear
 from flashrt_ros.models.cuda.noise import CudaNoise
 from flashrt_ros.models.cuda.norms import CudaNorms
@@ -36,6 +37,7 @@ class CudaOps(
     CudaNoise,
     CudaImages,
     CudaFlow,
+    CudaLayers,
     Ops,
 ):
     """The operations as kernels; what varies between replays is read from buffers, as everywhere."""

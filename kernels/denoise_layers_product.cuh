@@ -1,0 +1,178 @@
+// Copyright 2026 the flashrt_ros authors
+// SPDX-License-Identifier: Apache-2.0
+// The products of denoise_layers.cu: sums of a rank's share of k, their sums over ranks, and what stands behind them.
+#pragma once
+#include "denoise_layers_worker.cuh"
+
+#if HAS_WARPGROUP
+
+// sum[64, N] = activations in `tiles` times the warpgroup's N of the 2 N weight rows of each piece in the ring.
+template <int N, int SLOT_COUNT, int PIECES> __device__ inline void multiply(float (&sum)[N / 8][4], Worker& w) {
+  Memory& m = w.memory;
+#pragma unroll
+  for (int i = 0; i < SLOT_COUNT; ++i) {
+    wait_for(&m.full[w.place.slot], w.place.parity);
+#pragma unroll
+    for (int piece = 0; piece < PIECES; ++piece) wait_for(&m.arrived[i * PIECES + piece], w.arrived(i * PIECES + piece));
+    begin_products();
+#pragma unroll
+    for (int piece = 0; piece < PIECES; ++piece)
+#pragma unroll
+      for (int k = 0; k < PIECE; k += 16)
+        multiply_add_shared(sum, tile_descriptor(m.tiles[i * PIECES + piece] + k, 16),
+                            tile_descriptor(m.ring[w.place.slot] + (piece * 2 + w.group) * N * PIECE + k, 16));
+    commit_products();
+    if (i > 0) {
+      wait_for_products<1>();
+      w.release_last();
+    }
+    w.place.advance();
+  }
+  wait_for_products<0>();
+  pin(sum);
+  w.release_last();
+  w.passed(SLOT_COUNT * PIECES);
+}
+
+// Lays the warpgroups' sums side by side and lets `ranks` ranks know; behind it all of theirs can be read.
+template <int N> __device__ inline void share_sums(const float (&sum)[N / 8][4], Worker& w, int kind, int ranks) {
+  constexpr int LINE = 2 * N + 8;
+  sync_threads(1, WORKERS);  // nobody reads activations any more
+  float* const sums = w.sums();
+  const int row = w.warp % 4 * 16 + w.lane / 4;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    if (row + 8 * half >= w.walk.n) continue;
+    float* const line = sums + (row + 8 * half) * LINE + w.group * N + w.lane % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < N / 8; ++i)
+      *reinterpret_cast<float2*>(line + i * 8) = make_float2(sum[i][2 * half], sum[i][2 * half + 1]);
+  }
+  w.join(kind, w.rank / ranks * ranks, ranks);
+}
+
+// The sums of four columns, by all ranks, in their order.
+template <int RANKS_OF> __device__ inline float4 total_of(const Worker& w, const float* at) {
+  const int first = w.rank / RANKS_OF * RANKS_OF;
+  float4 parts[RANKS_OF];
+#pragma unroll
+  for (int other = 0; other < RANKS_OF; ++other) parts[other] = read_block4(at, first + other, RANKS);
+  float4 total = parts[0];
+#pragma unroll
+  for (int other = 1; other < RANKS_OF; ++other) total = total + parts[other];
+  return total;
+}
+
+// 1 / rms of each row, from the squares that the clusters left; others may read it behind the next barrier.
+struct RowScales {
+  float4 parts[CLUSTERS / 4];
+
+  __device__ void ask(const Worker& w) {
+    wait_for(&w.memory.arrived[0], w.arrived(0));
+    if (w.thread >= w.walk.n) return;
+#pragma unroll
+    for (int i = 0; i < CLUSTERS / 4; ++i)
+      parts[i] = __ldcg(reinterpret_cast<const float4*>(w.walk.squares + w.thread * CLUSTERS) + i);
+  }
+
+  __device__ void put(Worker& w) const {
+    if (w.thread >= w.walk.n) return;
+    float4 total = parts[0];
+#pragma unroll
+    for (int i = 1; i < CLUSTERS / 4; ++i) total = total + parts[i];
+    w.memory.scale[w.thread] = rsqrtf((total.x + total.y + total.z + total.w) / (float)WIDTH + w.walk.eps);
+  }
+};
+
+__device__ inline void heads_phase(Worker& w, const LayerMaps& layer) {
+  constexpr int N = UNITS * UNIT_PAIRS, LINE = 2 * N + 8, ITEMS = 2 * UNITS;
+  const int row = w.rank % 4 + w.thread / ITEMS * 4, part = w.thread % ITEMS, unit = part / 2, four = part % 2 * 4;
+  const int pair = ((w.cluster * 2 + w.rank / 4) * UNITS + unit) * UNIT_PAIRS + four;
+  const int head = pair / HALF, feature = pair % HALF;
+  const bool live = row < w.walk.n;
+  const int64 place = *w.walk.start + row;
+  float4 cos = {}, sin = {}, low_bias = {}, high_bias = {};
+  if (live && head <= HEADS) {
+    cos = *reinterpret_cast<const float4*>(w.walk.cos + place * HALF + feature);
+    sin = *reinterpret_cast<const float4*>(w.walk.sin + place * HALF + feature);
+  }
+  if (live && layer.heads_bias) {
+    const float* const bias = layer.heads_bias + w.step * (HEADS + 2) * HEAD + head * HEAD + feature;
+    low_bias = *reinterpret_cast<const float4*>(bias);
+    high_bias = *reinterpret_cast<const float4*>(bias + HALF);
+  }
+  RowScales scales;
+  scales.ask(w);
+  float sum[N / 8][4] = {};
+  multiply<N, HEADS_SLOTS, 1>(sum, w);
+  scales.put(w);
+  share_sums<N>(sum, w, 1, 4);
+  if (live) {
+    const float* const at = w.sums() + row * LINE + unit * 2 * UNIT_PAIRS + four;
+    const float scale = w.memory.scale[row];
+    float4 low = total_of<4>(w, at) * scale + low_bias, high = total_of<4>(w, at + UNIT_PAIRS) * scale + high_bias;
+    bf16* to = w.walk.q_at + ((int64)row * HEADS + head) * HEAD;
+    if (head >= HEADS) to = (head == HEADS ? layer.keys_at : layer.values_at) + place * HEAD;
+    if (head <= HEADS) {
+      const float4 a = low, b = high;
+      low = make_float4(a.x * cos.x - b.x * sin.x, a.y * cos.y - b.y * sin.y, a.z * cos.z - b.z * sin.z,
+                        a.w * cos.w - b.w * sin.w);
+      high = make_float4(b.x * cos.x + a.x * sin.x, b.y * cos.y + a.y * sin.y, b.z * cos.z + a.z * sin.z,
+                         b.w * cos.w + a.w * sin.w);
+    }
+    store4(to + feature, low);
+    store4(to + feature + HALF, high);
+  }
+  w.finish_phase();
+}
+
+__device__ inline void gelu_phase(Worker& w, const LayerMaps& layer) {
+  constexpr int N = 64, LINE = 2 * N + 8, PARTS = N / 4;
+  const int four = w.thread % PARTS * 4, column = (w.cluster * 4 + w.rank / 2) * N + four;
+  float4 gate_bias = {}, up_bias = {};
+  if (layer.mlp_bias) {
+    const float* const bias = layer.mlp_bias + w.step * 2 * MLP + column;
+    gate_bias = *reinterpret_cast<const float4*>(bias);
+    up_bias = *reinterpret_cast<const float4*>(bias + MLP);
+  }
+  RowScales scales;
+  scales.ask(w);
+  float sum[N / 8][4] = {};
+  multiply<N, GELU_SLOTS, 1>(sum, w);
+  scales.put(w);
+  share_sums<N>(sum, w, 0, 2);
+#pragma unroll
+  for (int pass = 0; pass < 2; ++pass) {
+    const int row = w.rank % 2 + 2 * (w.thread / PARTS + pass * (WORKERS / PARTS));
+    if (row >= w.walk.n) break;
+    const float* const at = w.sums() + row * LINE + four;
+    const float scale = w.memory.scale[row];
+    const float4 gate = total_of<2>(w, at) * scale + gate_bias, up = total_of<2>(w, at + N) * scale + up_bias;
+    store4(w.walk.wide_at + (int64)row * MLP + column,
+           make_float4(fast_gelu(gate.x) * up.x, fast_gelu(gate.y) * up.y, fast_gelu(gate.z) * up.z,
+                       fast_gelu(gate.w) * up.w));
+  }
+  w.finish_phase();
+}
+
+// Adds a product to the residual, of which each thread keeps four columns of a row, and leaves what the next norm wants.
+template <int SLOT_COUNT>
+__device__ inline void add_phase(Worker& w, const float* gate, const float* next_gain, float4& residual) {
+  constexpr int N = 32, LINE = 2 * N + 8;
+  const int row = w.residual_row(), column = w.residual_column();
+  float4 by = make_float4(1.0f, 1.0f, 1.0f, 1.0f), gain = {};
+  if (gate) by = *reinterpret_cast<const float4*>(gate + w.step * WIDTH + column);
+  if (next_gain) gain = *reinterpret_cast<const float4*>(next_gain + w.step * WIDTH + column);
+  float sum[N / 8][4] = {};
+  multiply<N, SLOT_COUNT, 2>(sum, w);
+  share_sums<N>(sum, w, 2, RANKS);
+  if (row < w.walk.n) {
+    const float4 total = total_of<RANKS>(w, w.sums() + row * LINE + column % 64);
+    residual = residual + make_float4(total.x * by.x, total.y * by.y, total.z * by.z, total.w * by.w);
+  }
+  if (next_gain) w.leave(residual, gain);
+  else if (row < w.walk.n) store4(w.walk.x + (int64)row * WIDTH + column, residual);
+  w.finish_phase();
+}
+
+#endif
