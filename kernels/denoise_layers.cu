@@ -8,6 +8,7 @@
 //
 // One block a multiprocessor, all of them resident: between products they wait for each other on a count in device
 // memory, while the weights of what comes next stream on into their rings. The residual stays in registers, in float32.
+// spills: denoise_layers
 // Grid: BLOCKS in clusters of RANKS; block: THREADS; dynamic shared memory: SHARED.
 #include "denoise_layers_attend.cuh"
 #include "denoise_layers_fetch.cuh"
@@ -50,10 +51,14 @@ __device__ inline void run(const Walk& walk) {
   let_next_start();
   const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / WARP, 0) - WORKERS / WARP;  // known to be uniform
   if (warp < 0) {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(WORKER_REGISTERS));
     work(walk, memory, cluster, rank);
-  } else if (threadIdx.x % WARP == 0) {
-    if (warp == 0) RingFiller{walk, memory, cluster, rank}.run();
-    else TileFetcher{walk, memory, cluster, rank}.run();
+  } else {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(FETCHER_REGISTERS));
+    if (threadIdx.x % WARP == 0) {
+      if (warp == 0) RingFiller{walk, memory, cluster, rank}.run();
+      if (warp == 1) TileFetcher{walk, memory, cluster, rank}.run();
+    }
   }
   __syncwarp();
   cluster_arrive();  // nobody leaves while others read his sums

@@ -20,7 +20,8 @@
 
 constexpr int RANKS = 8, CLUSTERS = 16, BLOCKS = RANKS * CLUSTERS;
 constexpr int WIDTH = 1024, HEADS = 8, HEAD = 256, HALF = HEAD / 2, MLP = 4096, MOST_ROWS = 52, MOST_LAYERS = 20;
-constexpr int WORKERS = 2 * WARPGROUP, THREADS = WORKERS + 2 * WARP;
+constexpr int WORKERS = 2 * WARPGROUP, THREADS = WORKERS + WARPGROUP;
+constexpr int WORKER_REGISTERS = 224, FETCHER_REGISTERS = 64;
 
 constexpr int PIECE = SWIZZLE_ROW, TILE = 64 * PIECE;  // columns of a piece; elements of a tile of 64 rows
 constexpr int SLOTS = 10, SLOT = 2 * TILE;             // of the ring that weights and the prefix's keys and values go through

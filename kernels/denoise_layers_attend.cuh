@@ -71,6 +71,9 @@ __device__ inline void attend_phase(Worker& w, const LayerMaps& layer, const Key
 #pragma unroll
   for (int turn = 0; turn < TURNS; ++turn) wait_for(&m.full[key_place[turn].slot], key_place[turn].parity);
   Scores s = {};
+  pin(s.own);
+#pragma unroll
+  for (int turn = 0; turn < TURNS; ++turn) pin(s.prefix[turn]);
   begin_products();
 #pragma unroll
   for (int turn = 0; turn < TURNS; ++turn)
@@ -79,9 +82,9 @@ __device__ inline void attend_phase(Worker& w, const LayerMaps& layer, const Key
       multiply_add_shared(s.prefix[turn], tile_descriptor(m.tiles[k / PIECE] + k % PIECE, 16),
                           tile_descriptor(m.ring[key_place[turn].slot] + k / PIECE * CHUNK * PIECE + k % PIECE, 16));
 #pragma unroll
-    for (int k = 0; k < HEAD; k += 16)
-      multiply_add_shared(s.own, tile_descriptor(m.tiles[k / PIECE] + k % PIECE, 16),
-                          tile_descriptor(own_keys(m) + k / PIECE * OWN_KEYS * PIECE + k % PIECE, 16));
+  for (int k = 0; k < HEAD; k += 16)
+    multiply_add_shared(s.own, tile_descriptor(m.tiles[k / PIECE] + k % PIECE, 16),
+                        tile_descriptor(own_keys(m) + k / PIECE * OWN_KEYS * PIECE + k % PIECE, 16));
   commit_products();
   wait_for_products<0>();
 #pragma unroll

@@ -15,7 +15,7 @@ from flashrt_ros.models.cuda.layout import ceil_div, expect
 from flashrt_ros.models.reference.flow import Flow
 
 _WIDTH, _HEADS, _HEAD, _MLP, _MOST_ROWS, _MOST_LAYERS, _MOST_KEYS = 1024, 8, 256, 4096, 52, 20, 128
-_CLUSTERS, _RANKS, _THREADS, _SHARED = 16, 8, 320, 230400
+_CLUSTERS, _RANKS, _THREADS, _SHARED = 16, 8, 384, 230400
 _PIECE = 64
 
 _Map = ctypes.c_ubyte * 128
