@@ -167,37 +167,33 @@ class Gemma:
         x += W_o attention(norm(x));  x += W_down (gelu(W_gate norm(x)) * W_up norm(x)). With `cache_alone` they end at
         the last layer's keys and values, and x is of no use behind.
         """
-        c, whole = self.config, self.config.depth - cache_alone
+        whole = self.config.depth - cache_alone
+        cos, sin, numbers = b["cache.cos"], b["cache.sin"], range(2 * whole)
         if whole:
-            parts = {part: self._parts(b, part, whole) for part in ("qkv", "out", "gate_up", "down")}
-            numbers = range(2 * whole)
             ops.transformer_layers(
                 x,
                 [norms.gain(number) for number in numbers],
                 norms.step,
-                *parts.values(),
-                b["cache.cos"],
-                b["cache.sin"],
-                place.start,
-                place.end,
-                [b[f"cache.{layer}.key"] for layer in range(whole)],
-                [b[f"cache.{layer}.value"] for layer in range(whole)],
-                EPS,
-                _all_or_none(norms.bias(number) for number in numbers),
-                _all_or_none(norms.gate(number) for number in numbers),
-                place.length,
+                heads=self._parts(b, "qkv", whole),
+                out=self._parts(b, "out", whole),
+                gate_up=self._parts(b, "gate_up", whole),
+                down=self._parts(b, "down", whole),
+                cos=cos,
+                sin=sin,
+                start=place.start,
+                end=place.end,
+                keys=[b[f"cache.{layer}.key"] for layer in range(whole)],
+                values=[b[f"cache.{layer}.value"] for layer in range(whole)],
+                eps=EPS,
+                biases=_all_or_none(norms.bias(number) for number in numbers),
+                gates=_all_or_none(norms.gate(number) for number in numbers),
+                length=place.length,
             )
         if cache_alone:
-            w = b[f"{self.name}.{whole}.qkv"][-2 * c.kv_heads * c.head_dim :]
-            cache = (
-                b["cache.cos"],
-                b["cache.sin"],
-                place.start,
-                None,
-                *(b[f"cache.{whole}.{p}"] for p in ("key", "value")),
-            )
-            number = 2 * whole
-            ops.normed_heads(x, norms.gain(number), norms.step, w, *cache, EPS, norms.bias(number), place.length)
+            w = b[f"{self.name}.{whole}.qkv"][-2 * self.config.kv_heads * self.config.head_dim :]
+            keys, values = b[f"cache.{whole}.key"], b[f"cache.{whole}.value"]
+            gain, bias = norms.gain(2 * whole), norms.bias(2 * whole)
+            ops.normed_heads(x, gain, norms.step, w, cos, sin, place.start, None, keys, values, EPS, bias, place.length)
 
     def _parts(self, b: BufferSet, part: str, count: int) -> list[Tensor]:
         return [b[f"{self.name}.{layer}.{part}"] for layer in range(count)]

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from flashrt_ros.models.cuda.base import CudaBase
 from flashrt_ros.models.cuda.layout import ceil_div, expect
+from flashrt_ros.models.cuda.rows import CudaRows
 from flashrt_ros.models.reference.flow import Flow
 
 _WIDTH, _HEADS, _HEAD, _MLP, _MOST_ROWS, _MOST_LAYERS, _MOST_KEYS = 1024, 8, 256, 4096, 52, 20, 128
@@ -42,7 +42,7 @@ class _Walk(ctypes.Structure):
     )
 
 
-class CudaLayers(CudaBase):
+class CudaLayers(CudaRows):
     """Whole transformers."""
 
     def transformer_layers(
@@ -68,38 +68,27 @@ class CudaLayers(CudaBase):
         """See Flow.transformer_layers: one kernel for the sizes of pi0's action expert, where there are clusters."""
         weights = (heads, out, gate_up, down, keys, values)
         if length is not None or not self._walks(x, weights):
-            cache = (cos, sin, start, end, keys, values)
-            tables = (biases, gates, length)
-            Flow.transformer_layers(self, x, gains, step, heads, out, gate_up, down, *cache, eps, *tables)  # type: ignore[arg-type]
+            places = (cos, sin, start, end, keys, values, eps, biases, gates, length)
+            Flow.transformer_layers(self, x, gains, step, heads, out, gate_up, down, *places)  # type: ignore[arg-type]
             return
         op, n = "transformer_layers", x.shape[0]
-        tables = {f"table {i}": table for i, table in enumerate([*gains, *(biases or ()), *(gates or ())])}
-        expect(op, torch.float32, cos=cos, sin=sin, **tables)
+        tables = [*gains, *(biases or ()), *(gates or ())]
+        expect(op, torch.float32, cos=cos, sin=sin, **{f"table {number}": part for number, part in enumerate(tables)})
         expect(op, torch.int64, step=step, start=start, end=end)
-        steps = max(len(table) for table in tables.values())
-        rows = {"h": _WIDTH, "q": _HEADS * _HEAD, "y": _HEADS * _HEAD, "wide": _MLP}
-        scratch = {name: self.scratch((n, width), x.dtype) for name, width in rows.items()}
+        widths = {"h": _WIDTH, "q": _HEADS * _HEAD, "y": _HEADS * _HEAD, "wide": _MLP}
+        rows = {name: self.scratch((n, width), x.dtype) for name, width in widths.items()}
         squares, arrived = self.scratch((n, _CLUSTERS), torch.float32), self.scratch((4,), torch.int32)
         self.clear(arrived)
         walk = _Walk(n=n, layers=len(heads), eps=eps)
-        for name, part in scratch.items():
-            box = (32 if name == "q" else 64, _PIECE)
-            self._put(walk, name, part, part.shape, (part.shape[1],), box)
-            setattr(walk, f"{name}_at", part.data_ptr())
+        for name, part in rows.items():
+            self._put(walk, name, part, part.shape, (widths[name],), (32 if name == "q" else 64, _PIECE))
         pointers = {"x": x, "squares": squares, "arrived": arrived, "start": start, "end": end, "cos": cos, "sin": sin}
-        for name, part in pointers.items():
+        for name, part in {**pointers, **{f"{name}_at": part for name, part in rows.items()}}.items():
             setattr(walk, name, part.data_ptr())
-        walk.step = step.data_ptr() if steps > 1 else 0
-        for number in range(len(heads)):
-            self._put_layer(walk.layer[number], *(part[number] for part in weights))
-            both = (
-                (("attention", "mlp"), gains, "gain"),
-                (("heads", "mlp"), biases, "bias"),
-                (("attention", "mlp"), gates, "gate"),
-            )
-            for parts, found, what in both:
-                for second, part in enumerate(parts):
-                    setattr(walk.layer[number], f"{part}_{what}", found[2 * number + second].data_ptr() if found else 0)
+        walk.step = step.data_ptr() if max(map(len, tables)) > 1 else 0
+        for number, layer in enumerate(walk.layer[: len(heads)]):
+            self._put_layer(layer, *(part[number] for part in weights))
+            _put_tables(layer, number, gains, biases, gates)
         options = {"shared": _SHARED, "cluster": _RANKS}
         self.cuda.launch_with("denoise_layers", "denoise_layers", _CLUSTERS * _RANKS, _THREADS, walk, **options)
 
@@ -115,7 +104,7 @@ class CudaLayers(CudaBase):
             and all(part.dtype == torch.bfloat16 and part.is_contiguous() for part in parts)
             and all(list(cache.shape[1:]) == [1, _HEAD] for cache in caches)
             and x.shape[1] == _WIDTH
-            and 8 <= x.shape[0] <= _MOST_ROWS
+            and x.shape[0] <= _MOST_ROWS
             and len(weights[0]) <= _MOST_LAYERS
             and ceil_div(caches[0].shape[0] - x.shape[0], _RANKS) <= _MOST_KEYS
             and self.cuda.resident_clusters("denoise_layers", "denoise_layers", _THREADS, _SHARED, _RANKS) >= _CLUSTERS
@@ -143,3 +132,15 @@ class CudaLayers(CudaBase):
         for name, part in (("keys", keys), ("values", values)):
             self._put(layer, name, part, (part.shape[0], _HEAD), (_HEAD,), (16, _PIECE))
             setattr(layer, f"{name}_at", part.data_ptr())
+
+
+def _put_tables(
+    layer: _Layer,
+    number: int,
+    gains: Sequence[Tensor],
+    biases: Sequence[Tensor] | None,
+    gates: Sequence[Tensor] | None,
+) -> None:
+    for what, first, tables in (("gain", "attention", gains), ("bias", "heads", biases), ("gate", "attention", gates)):
+        for name, place in ((first, 2 * number), ("mlp", 2 * number + 1)):
+            setattr(layer, f"{name}_{what}", tables[place].data_ptr() if tables else 0)

@@ -33,11 +33,11 @@ class CudaOps(
     CudaDeltaRule,
     CudaConv,
     CudaRope,
+    CudaLayers,
     CudaRows,
     CudaNoise,
     CudaImages,
     CudaFlow,
-    CudaLayers,
     Ops,
 ):
     """The operations as kernels; what varies between replays is read from buffers, as everywhere."""
