@@ -9,7 +9,7 @@
 // One block a multiprocessor, all of them resident: between products they wait for each other on a count in device
 // memory, while the weights of what comes next stream on into their rings. The residual stays in registers, in float32.
 // spills: denoise_layers
-// Grid: BLOCKS in clusters of RANKS; block: THREADS; dynamic shared memory: SHARED.
+// Grid: walk.clusters clusters of RANKS; block: THREADS; dynamic shared memory: SHARED.
 #include "denoise_layers_attend.cuh"
 #include "denoise_layers_fetch.cuh"
 #include "denoise_layers_product.cuh"
@@ -21,9 +21,11 @@ __device__ inline void work(const Walk& walk, Memory& memory, int cluster, int r
   Worker w(walk, memory, cluster, rank);
   const Keys keys(walk, rank);
   float4 residual = {};
-  const int row = w.residual_row(), column = w.residual_column();
-  if (row < walk.n) residual = load4(walk.x + (int64)row * WIDTH + column);
-  w.leave(residual, *reinterpret_cast<const float4*>(walk.layer[0].attention_gain + w.step * WIDTH + column));
+  const Units units = out_units(walk, cluster);
+  const int column = units.first * UNIT + w.lane * 4;
+  const bool live = w.has_residual(units);
+  if (live) residual = load4(walk.x + (int64)w.residual_row() * WIDTH + column);
+  w.leave(units, residual, load_table(live ? walk.layer[0].attention_gain + w.step * WIDTH + column : nullptr));
   w.finish_phase();
   for (int number = 0; number < walk.layers; ++number) {
     const LayerMaps& layer = walk.layer[number];
@@ -55,10 +57,9 @@ __device__ inline void run(const Walk& walk) {
     work(walk, memory, cluster, rank);
   } else {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(FETCHER_REGISTERS));
-    if (threadIdx.x % WARP == 0) {
-      if (warp == 0) RingFiller{walk, memory, cluster, rank}.run();
-      if (warp == 1) TileFetcher{walk, memory, cluster, rank}.run();
-    }
+    const int lane = threadIdx.x % WARP;
+    if (warp == 0) RingFiller{walk, memory, cluster, rank, lane}.run();
+    if (warp == 1) TileFetcher{walk, memory, cluster, rank, lane}.run();
   }
   __syncwarp();
   cluster_arrive();  // nobody leaves while others read his sums

@@ -1,6 +1,6 @@
 // Copyright 2026 the flashrt_ros authors
 // SPDX-License-Identifier: Apache-2.0
-// Attention in denoise_layers.cu: half the rows of a head by a cluster, an eighth of the keys by each rank. Its
+// Attention in denoise_layers.cu: some rows of all heads' queries by a cluster, an eighth of the keys by each rank. Its
 // warpgroups take turns with chunks of the prefix's keys; the second takes the rank's share of the rows' own as well.
 #pragma once
 #include "denoise_layers_worker.cuh"
@@ -8,6 +8,7 @@
 #if HAS_WARPGROUP
 
 constexpr int PARTS = HEAD / PIECE, OUT_LINE = HEAD + 8, TURNS = MOST_CHUNKS / 2;
+static_assert(2 * MOST_QUERIES * OUT_LINE * sizeof(float) <= 7 * TILE * sizeof(bf16), "sums end where own values begin");
 
 // Scores, then weights, of a warpgroup's keys.
 struct Scores {
@@ -51,7 +52,8 @@ __device__ inline void clear_rows(bf16* values, int rows, int live) {
 
 __device__ inline void attend_phase(Worker& w, const LayerMaps& layer, const Keys& keys) {
   Memory& m = w.memory;
-  const int rows = (w.walk.n + 1) / 2, half_of_rows = w.cluster % 2, live_rows = half_of_rows ? w.walk.n - rows : rows;
+  const int rows = queries_of(w.walk), first_row = w.cluster * rows;
+  const int live_rows = min(rows, w.walk.n * HEADS - first_row);
   const float scale = LOG2_E * rsqrtf((float)HEAD);
   // Slots of the group's turns: keys, and behind all keys the values. Where there is no chunk left it takes the last one
   // and gives no weight to it, because products must not depend on a condition.
@@ -178,8 +180,8 @@ __device__ inline void attend_phase(Worker& w, const LayerMaps& layer, const Key
       total = total + read_block4(at, part / 2, RANKS) * weight;
       sum += weight * stats[part].y;
     }
-    store4(w.walk.y_at + (int64)(half_of_rows * rows + own_row) * HEADS * HEAD + w.cluster / 2 * HEAD + column,
-           total * (1.0f / sum));
+    const int packed = first_row + own_row, head = packed / w.walk.n, place = packed % w.walk.n;
+    store4(w.walk.y_at + ((int64)place * HEADS + head) * HEAD + column, total * (1.0f / sum));
   }
   w.finish_phase();
 }

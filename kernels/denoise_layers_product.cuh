@@ -6,8 +6,9 @@
 
 #if HAS_WARPGROUP
 
-// sum[64, N] = activations in `tiles` times the warpgroup's N of the 2 N weight rows of each piece in the ring.
-template <int N, int SLOT_COUNT, int PIECES> __device__ inline void multiply(float (&sum)[N / 8][4], Worker& w) {
+// sum[64, N] = activations in `tiles` times N weight rows, from row `first` of the HEIGHT of each piece in the ring.
+template <int N, int HEIGHT, int SLOT_COUNT, int PIECES>
+__device__ inline void multiply(float (&sum)[N / 8][4], Worker& w, int first) {
   Memory& m = w.memory;
 #pragma unroll
   for (int i = 0; i < SLOT_COUNT; ++i) {
@@ -20,7 +21,7 @@ template <int N, int SLOT_COUNT, int PIECES> __device__ inline void multiply(flo
 #pragma unroll
       for (int k = 0; k < PIECE; k += 16)
         multiply_add_shared(sum, tile_descriptor(m.tiles[i * PIECES + piece] + k, 16),
-                            tile_descriptor(m.ring[w.place.slot] + (piece * 2 + w.group) * N * PIECE + k, 16));
+                            tile_descriptor(m.ring[w.place.slot] + (piece * HEIGHT + first) * PIECE + k, 16));
     commit_products();
     if (i > 0) {
       wait_for_products<1>();
@@ -34,16 +35,17 @@ template <int N, int SLOT_COUNT, int PIECES> __device__ inline void multiply(flo
   w.passed(SLOT_COUNT * PIECES);
 }
 
-// Lays the warpgroups' sums side by side and lets `ranks` ranks know; behind it all of theirs can be read.
-template <int N> __device__ inline void share_sums(const float (&sum)[N / 8][4], Worker& w, int kind, int ranks) {
-  constexpr int LINE = 2 * N + 8;
+// Lays the warpgroup's sums down from column `first` on, and lets `ranks` ranks know; behind it all of theirs can be read.
+template <int N, int LINE>
+__device__ inline void share_sums(const float (&sum)[N / 8][4], Worker& w, int first, int kind, int ranks) {
+  static_assert(LINE % 32 == 8 || LINE % 32 == 24, "rows in different banks");
   sync_threads(1, WORKERS);  // nobody reads activations any more
   float* const sums = w.sums();
   const int row = w.warp % 4 * 16 + w.lane / 4;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     if (row + 8 * half >= w.walk.n) continue;
-    float* const line = sums + (row + 8 * half) * LINE + w.group * N + w.lane % 4 * 2;
+    float* const line = sums + (row + 8 * half) * LINE + first + w.lane % 4 * 2;
 #pragma unroll
     for (int i = 0; i < N / 8; ++i)
       *reinterpret_cast<float2*>(line + i * 8) = make_float2(sum[i][2 * half], sum[i][2 * half + 1]);
@@ -65,31 +67,34 @@ template <int RANKS_OF> __device__ inline float4 total_of(const Worker& w, const
 
 // 1 / rms of each row, from the squares that the clusters left; others may read it behind the next barrier.
 struct RowScales {
-  float4 parts[CLUSTERS / 4];
+  float4 parts[MOST_CLUSTERS / 4];
 
   __device__ void ask(const Worker& w) {
     wait_for(&w.memory.arrived[0], w.arrived(0));
     if (w.thread >= w.walk.n) return;
 #pragma unroll
-    for (int i = 0; i < CLUSTERS / 4; ++i)
-      parts[i] = __ldcg(reinterpret_cast<const float4*>(w.walk.squares + w.thread * CLUSTERS) + i);
+    for (int i = 0; i < MOST_CLUSTERS / 4; ++i)
+      parts[i] = __ldcg(reinterpret_cast<const float4*>(w.walk.squares + w.thread * MOST_CLUSTERS) + i);
+    if (w.walk.clusters < MOST_CLUSTERS) parts[MOST_CLUSTERS / 4 - 1].w = 0.0f;
   }
 
   __device__ void put(Worker& w) const {
     if (w.thread >= w.walk.n) return;
     float4 total = parts[0];
 #pragma unroll
-    for (int i = 1; i < CLUSTERS / 4; ++i) total = total + parts[i];
+    for (int i = 1; i < MOST_CLUSTERS / 4; ++i) total = total + parts[i];
     w.memory.scale[w.thread] = rsqrtf((total.x + total.y + total.z + total.w) / (float)WIDTH + w.walk.eps);
   }
 };
 
+__device__ inline float4 load_table(const float* at) { return at ? *reinterpret_cast<const float4*>(at) : float4{}; }
+
 __device__ inline void heads_phase(Worker& w, const LayerMaps& layer) {
-  constexpr int N = UNITS * UNIT_PAIRS, LINE = 2 * N + 8, ITEMS = 2 * UNITS;
+  constexpr int HEIGHT = HEADS_UNITS * 2 * UNIT, N = HEIGHT / 2, LINE = HEIGHT + 8, ITEMS = 2 * HEADS_UNITS;
+  const Units units = heads_units(w.walk, w.cluster, w.rank);
   const int row = w.rank % 4 + w.thread / ITEMS * 4, part = w.thread % ITEMS, unit = part / 2, four = part % 2 * 4;
-  const int pair = ((w.cluster * 2 + w.rank / 4) * UNITS + unit) * UNIT_PAIRS + four;
-  const int head = pair / HALF, feature = pair % HALF;
-  const bool live = row < w.walk.n;
+  const int pair = (units.first + unit) * UNIT + four, head = pair / HALF, feature = pair % HALF;
+  const bool live = row < w.walk.n && unit < units.count;
   const int64 place = *w.walk.start + row;
   float4 cos = {}, sin = {}, low_bias = {}, high_bias = {};
   if (live && head <= HEADS) {
@@ -98,20 +103,20 @@ __device__ inline void heads_phase(Worker& w, const LayerMaps& layer) {
   }
   if (live && layer.heads_bias) {
     const float* const bias = layer.heads_bias + w.step * (HEADS + 2) * HEAD + head * HEAD + feature;
-    low_bias = *reinterpret_cast<const float4*>(bias);
-    high_bias = *reinterpret_cast<const float4*>(bias + HALF);
+    low_bias = load_table(bias);
+    high_bias = load_table(bias + HALF);
   }
   RowScales scales;
   scales.ask(w);
   float sum[N / 8][4] = {};
-  multiply<N, HEADS_SLOTS, 1>(sum, w);
+  multiply<N, HEIGHT, HEADS_SLOTS, 1>(sum, w, w.group * N);
   scales.put(w);
-  share_sums<N>(sum, w, 1, 4);
+  share_sums<N, LINE>(sum, w, w.group * N, 1, 4);
   if (live) {
-    const float* const at = w.sums() + row * LINE + unit * 2 * UNIT_PAIRS + four;
+    const float* const at = w.sums() + row * LINE + unit * 2 * UNIT + four;
     const float scale = w.memory.scale[row];
-    float4 low = total_of<4>(w, at) * scale + low_bias, high = total_of<4>(w, at + UNIT_PAIRS) * scale + high_bias;
-    bf16* to = w.walk.q_at + ((int64)row * HEADS + head) * HEAD;
+    float4 low = total_of<4>(w, at) * scale + low_bias, high = total_of<4>(w, at + UNIT) * scale + high_bias;
+    bf16* to = w.walk.q_at + ((int64)head * w.walk.n + row) * HEAD;
     if (head >= HEADS) to = (head == HEADS ? layer.keys_at : layer.values_at) + place * HEAD;
     if (head <= HEADS) {
       const float4 a = low, b = high;
@@ -127,28 +132,34 @@ __device__ inline void heads_phase(Worker& w, const LayerMaps& layer) {
 }
 
 __device__ inline void gelu_phase(Worker& w, const LayerMaps& layer) {
-  constexpr int N = 64, LINE = 2 * N + 8, PARTS = N / 4;
-  const int four = w.thread % PARTS * 4, column = (w.cluster * 4 + w.rank / 2) * N + four;
-  float4 gate_bias = {}, up_bias = {};
-  if (layer.mlp_bias) {
-    const float* const bias = layer.mlp_bias + w.step * 2 * MLP + column;
-    gate_bias = *reinterpret_cast<const float4*>(bias);
-    up_bias = *reinterpret_cast<const float4*>(bias + MLP);
+  constexpr int N = GELU_UNITS * UNIT, HEIGHT = 2 * N, LINE = HEIGHT + 8, ITEMS = N / 4, PASSES = 2;
+  const Units units = gelu_units(w.walk, w.cluster, w.rank);
+  int row[PASSES], four[PASSES];
+  float4 gate_bias[PASSES], up_bias[PASSES];
+#pragma unroll
+  for (int pass = 0; pass < PASSES; ++pass) {
+    const int item = w.thread + pass * WORKERS;
+    row[pass] = w.rank % 2 + item / ITEMS * 2, four[pass] = item % ITEMS * 4;
+    if (four[pass] >= units.count * UNIT) row[pass] = w.walk.n;
+    const float* const bias = layer.mlp_bias + w.step * 2 * MLP + units.first * UNIT + four[pass];
+    const bool biased = layer.mlp_bias && row[pass] < w.walk.n;
+    gate_bias[pass] = load_table(biased ? bias : nullptr);
+    up_bias[pass] = load_table(biased ? bias + MLP : nullptr);
   }
   RowScales scales;
   scales.ask(w);
   float sum[N / 8][4] = {};
-  multiply<N, GELU_SLOTS, 1>(sum, w);
+  multiply<N, HEIGHT, GELU_SLOTS, 1>(sum, w, w.group * N);
   scales.put(w);
-  share_sums<N>(sum, w, 0, 2);
+  share_sums<N, LINE>(sum, w, w.group * N, 0, 2);
 #pragma unroll
-  for (int pass = 0; pass < 2; ++pass) {
-    const int row = w.rank % 2 + 2 * (w.thread / PARTS + pass * (WORKERS / PARTS));
-    if (row >= w.walk.n) break;
-    const float* const at = w.sums() + row * LINE + four;
-    const float scale = w.memory.scale[row];
-    const float4 gate = total_of<2>(w, at) * scale + gate_bias, up = total_of<2>(w, at + N) * scale + up_bias;
-    store4(w.walk.wide_at + (int64)row * MLP + column,
+  for (int pass = 0; pass < PASSES; ++pass) {
+    if (row[pass] >= w.walk.n) continue;
+    const float* const at = w.sums() + row[pass] * LINE + four[pass];
+    const float scale = w.memory.scale[row[pass]];
+    const float4 gate = total_of<2>(w, at) * scale + gate_bias[pass];
+    const float4 up = total_of<2>(w, at + N) * scale + up_bias[pass];
+    store4(w.walk.wide_at + (int64)row[pass] * MLP + units.first * UNIT + four[pass],
            make_float4(fast_gelu(gate.x) * up.x, fast_gelu(gate.y) * up.y, fast_gelu(gate.z) * up.z,
                        fast_gelu(gate.w) * up.w));
   }
@@ -158,20 +169,23 @@ __device__ inline void gelu_phase(Worker& w, const LayerMaps& layer) {
 // Adds a product to the residual, of which each thread keeps four columns of a row, and leaves what the next norm wants.
 template <int SLOT_COUNT>
 __device__ inline void add_phase(Worker& w, const float* gate, const float* next_gain, float4& residual) {
-  constexpr int N = 32, LINE = 2 * N + 8;
-  const int row = w.residual_row(), column = w.residual_column();
-  float4 by = make_float4(1.0f, 1.0f, 1.0f, 1.0f), gain = {};
-  if (gate) by = *reinterpret_cast<const float4*>(gate + w.step * WIDTH + column);
-  if (next_gain) gain = *reinterpret_cast<const float4*>(next_gain + w.step * WIDTH + column);
+  constexpr int N = (OUT_UNITS + 1) / 2 * UNIT, HEIGHT = OUT_UNITS * UNIT, LINE = HEIGHT;
+  const Units units = out_units(w.walk, w.cluster);
+  const int row = w.residual_row(), column = units.first * UNIT + w.lane * 4;
+  const bool live = w.has_residual(units);
+  float4 by = make_float4(1.0f, 1.0f, 1.0f, 1.0f);
+  if (live && gate) by = load_table(gate + w.step * WIDTH + column);
+  const float4 gain = load_table(live && next_gain ? next_gain + w.step * WIDTH + column : nullptr);
+  const int first = w.group * (units.count * UNIT - N);  // the warpgroups have a unit or two in common
   float sum[N / 8][4] = {};
-  multiply<N, SLOT_COUNT, 2>(sum, w);
-  share_sums<N>(sum, w, 2, RANKS);
-  if (row < w.walk.n) {
-    const float4 total = total_of<RANKS>(w, w.sums() + row * LINE + column % 64);
+  multiply<N, HEIGHT, SLOT_COUNT, 2>(sum, w, first);
+  share_sums<N, LINE>(sum, w, first, 2, RANKS);
+  if (live) {
+    const float4 total = total_of<RANKS>(w, w.sums() + row * LINE + w.lane * 4);
     residual = residual + make_float4(total.x * by.x, total.y * by.y, total.z * by.z, total.w * by.w);
   }
-  if (next_gain) w.leave(residual, gain);
-  else if (row < w.walk.n) store4(w.walk.x + (int64)row * WIDTH + column, residual);
+  if (next_gain) w.leave(units, residual, gain);
+  else if (live) store4(w.walk.x + (int64)row * WIDTH + column, residual);
   w.finish_phase();
 }
 

@@ -60,19 +60,20 @@ struct Worker {
     if (thread == 0) add_to(walk.arrived);
   }
 
-  __device__ int residual_row() const { return rank + thread / 16 * RANKS; }
-  __device__ int residual_column() const { return cluster * 64 + thread % 16 * 4; }
+  // Of the residual a warp keeps a row, and its first lanes four columns each.
+  __device__ int residual_row() const { return rank + warp * RANKS; }
+  __device__ bool has_residual(const Units& units) const {
+    return residual_row() < walk.n && lane < units.count * UNIT / 4;
+  }
 
   // Writes the residual times the gain of the norm that comes next, and the sum of the squares of the cluster's columns.
-  __device__ void leave(float4 x, float4 gain) {
-    const int row = residual_row(), column = residual_column();
-    float squares = x.x * x.x + x.y * x.y + x.z * x.z + x.w * x.w;
-#pragma unroll
-    for (int other = 8; other > 0; other /= 2) squares += __shfl_xor_sync(0xffffffffu, squares, other);
-    if (row >= walk.n) return;
-    store4(walk.h_at + (int64)row * WIDTH + column,
+  __device__ void leave(const Units& units, float4 x, float4 gain) {
+    const int row = residual_row();
+    const float squares = warp_sum(x.x * x.x + x.y * x.y + x.z * x.z + x.w * x.w);
+    if (!has_residual(units)) return;
+    store4(walk.h_at + (int64)row * WIDTH + units.first * UNIT + lane * 4,
            make_float4(x.x * gain.x, x.y * gain.y, x.z * gain.z, x.w * gain.w));
-    if (thread % 16 == 0) walk.squares[row * CLUSTERS + cluster] = squares;
+    if (lane == 0) walk.squares[row * MOST_CLUSTERS + cluster] = squares;
   }
 };
 

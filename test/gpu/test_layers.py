@@ -7,7 +7,13 @@ import torch
 
 @pytest.mark.parametrize(
     ("n", "prefix", "capacity", "layers", "adaptive"),
-    [(50, 532, 620, 2, True), (50, 533, 633, 1, False), (51, 7, 260, 2, True), (13, 1000, 1024, 1, False)],
+    [
+        (50, 532, 620, 2, True),
+        (50, 533, 633, 1, False),
+        (49, 7, 260, 2, True),
+        (13, 1000, 1024, 1, False),
+        (51, 7, 260, 1, True),
+    ],
 )
 def test_transformer_layers(gpu, dtype, n: int, prefix: int, capacity: int, layers: int, adaptive: bool) -> None:
     width, heads, d, mlp, steps = 1024, 8, 256, 4096, 10 if adaptive else 1
@@ -37,10 +43,8 @@ def test_transformer_layers(gpu, dtype, n: int, prefix: int, capacity: int, laye
         }
 
     live = {"keys": own, "values": own}
+    launched = gpu.ops.cuda.record = []
     gpu.check("transformer_layers", make, outputs=["x", "keys", "values"], dtype=dtype, live=live)
-
-
-def test_they_are_one_kernel(gpu) -> None:
-    launcher = gpu.ops.cuda
-    assert launcher.resident_clusters("denoise_layers", "denoise_layers", 384, 230400, 8) >= 16
-    assert torch.cuda.get_device_capability() == (9, 0)
+    gpu.ops.cuda.record = None
+    one = dtype == torch.bfloat16 and n <= 50 and torch.cuda.get_device_capability() == (9, 0)
+    assert any(line.startswith("denoise_layers.") for line in launched) == one
