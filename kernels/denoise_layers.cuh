@@ -23,7 +23,7 @@
 constexpr int RANKS = 8, MOST_CLUSTERS = 16;
 constexpr int WIDTH = 1024, HEADS = 8, HEAD = 256, HALF = HEAD / 2, MLP = 4096, MOST_ROWS = 50, MOST_LAYERS = 20;
 constexpr int WORKERS = 2 * WARPGROUP, THREADS = WORKERS + WARPGROUP;
-constexpr int WORKER_REGISTERS = 224, FETCHER_REGISTERS = 64;
+constexpr int WORKER_REGISTERS = 224, FETCHER_REGISTERS = 56;  // of THREADS * 168
 
 constexpr int PIECE = SWIZZLE_ROW, TILE = 64 * PIECE;        // columns of a piece; elements of a tile of 64 rows
 constexpr int UNIT = 8, UNIT_TILE = UNIT * PIECE;            // rows of weights that stay together
