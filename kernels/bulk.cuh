@@ -41,24 +41,33 @@ __device__ inline void expect_bytes(Barrier* barrier, int bytes) {
                : "memory");
 }
 
-// Waits for the end of the phase of that parity; what came before the arrivals, in the whole cluster, is seen.
+__device__ inline bool is_over(Barrier* barrier, unsigned parity) {
+  unsigned done;
+  asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;\n"
+               "selp.u32 %0, 1, 0, p;\n}"
+               : "=r"(done)
+               : "r"(shared_address(barrier)), "r"(parity)
+               : "memory");
+  return done;
+}
+
+// Waits for the end of the phase of that parity; what came in the block before the arrivals is seen.
 __device__ inline void wait_for(Barrier* barrier, unsigned parity) {
-  for (int look = 0;; ++look) {
-    unsigned done;
-    asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
-                 "selp.u32 %0, 1, 0, p;\n}"
-                 : "=r"(done)
-                 : "r"(shared_address(barrier)), "r"(parity)
-                 : "memory");
-    if (done) return;
+  for (int look = 0; !is_over(barrier, parity); ++look)
     if (look > PATIENCE) __trap();
-  }
+}
+
+// The same, of what came in the cluster.
+__device__ inline void wait_for_cluster(Barrier* barrier, unsigned parity) {
+  wait_for(barrier, parity);
+  asm volatile("fence.acq_rel.cluster;" ::: "memory");
 }
 
 // Tiles: the first coordinate is the contiguous one.
-__device__ inline void fetch_tile(void* to, const TensorMap& map, int x, int y, Barrier* barrier) {
-  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
-               ::"r"(shared_address(to)), "l"(&map), "r"(x), "r"(y), "r"(shared_address(barrier))
+__device__ inline void fetch_tile(void* to, const TensorMap& map, int x, int y, int z, Barrier* barrier) {
+  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
+               "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(shared_address(to)),
+               "l"(&map), "r"(x), "r"(y), "r"(z), "r"(shared_address(barrier))
                : "memory");
 }
 

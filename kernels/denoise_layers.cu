@@ -44,7 +44,7 @@ __device__ inline void run(const Walk& walk) {
   const int cluster = blockIdx.x / RANKS, rank = blockIdx.x % RANKS;
   if (threadIdx.x == 0) {
     for (int i = 0; i < SLOTS; ++i) init_barrier(&memory.full[i], 1), init_barrier(&memory.empty[i], 2);
-    for (int i = 0; i < 8; ++i) init_barrier(&memory.arrived[i], 1);
+    for (int i = 0; i < 8 / PIECES; ++i) init_barrier(&memory.arrived[i], 1);
     for (int kind = 0; kind < 3; ++kind) init_barrier(&memory.joined[kind], (2 << kind) * (WORKERS / WARP));
     publish_barriers();
   }

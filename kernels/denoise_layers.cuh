@@ -30,13 +30,14 @@ constexpr int UNIT = 8, UNIT_TILE = UNIT * PIECE;            // rows of weights 
 constexpr int HEADS_UNITS = 6, OUT_UNITS = 9, GELU_UNITS = 9;  // the most that a group of ranks has; of heads, of pairs
 constexpr int SLOTS = 9, SLOT = 2 * GELU_UNITS * UNIT_TILE;  // of the ring that weights and prefix go through
 constexpr int HEADS_SLOTS = 4, OUT_SLOTS = 2, GELU_SLOTS = 8, DOWN_SLOTS = 4;
+constexpr int PIECES = 2;                                    // of columns in a box of activations, or of weights
 constexpr int CHUNK = 32, MOST_CHUNKS = 4;                   // keys of the prefix in a slot; slots of a rank's keys
 constexpr int OWN_KEYS = 16;                                 // rows of the tiles of a rank's own keys and values
 constexpr int QUERY_BOX = 32, MOST_QUERIES = 27;             // rows of a cluster's queries
 constexpr int SHARED = (SLOTS * SLOT + 8 * TILE) * (int)sizeof(bf16) + 1024;
 
 struct LayerMaps {
-  TensorMap heads, out, gate_up, down, keys, values;
+  TensorMap heads, out, gate_up, down, keys, values, own_keys, own_values;
   const float *attention_gain, *mlp_gain, *heads_bias, *mlp_bias, *attention_gate, *mlp_gate;
   bf16 *keys_at, *values_at;
 };
@@ -56,7 +57,7 @@ struct Walk {
 struct Memory {
   bf16 ring[SLOTS][SLOT];
   bf16 tiles[8][TILE];  // activations; behind a product its sums
-  Barrier full[SLOTS], empty[SLOTS], arrived[8], joined[3];
+  Barrier full[SLOTS], empty[SLOTS], arrived[8 / PIECES], joined[3];
   float scale[64];
   float2 stats[2][32];
 };

@@ -81,11 +81,11 @@ __device__ inline void attend_phase(Worker& w, const LayerMaps& layer, const Key
   for (int turn = 0; turn < TURNS; ++turn)
 #pragma unroll
     for (int k = 0; k < HEAD; k += 16)
-      multiply_add_shared(s.prefix[turn], tile_descriptor(m.tiles[k / PIECE] + k % PIECE, 16),
+      multiply_add_shared(s.prefix[turn], tile_descriptor(m.tiles[0] + k / PIECE * QUERY_BOX * PIECE + k % PIECE, 16),
                           tile_descriptor(m.ring[key_place[turn].slot] + k / PIECE * CHUNK * PIECE + k % PIECE, 16));
 #pragma unroll
   for (int k = 0; k < HEAD; k += 16)
-    multiply_add_shared(s.own, tile_descriptor(m.tiles[k / PIECE] + k % PIECE, 16),
+    multiply_add_shared(s.own, tile_descriptor(m.tiles[0] + k / PIECE * QUERY_BOX * PIECE + k % PIECE, 16),
                         tile_descriptor(own_keys(m) + k / PIECE * OWN_KEYS * PIECE + k % PIECE, 16));
   commit_products();
   wait_for_products<0>();

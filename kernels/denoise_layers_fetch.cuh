@@ -7,7 +7,6 @@
 
 #if HAS_WARPGROUP
 
-// Each lane asks for tiles of its own, because one would be busy for too long.
 struct RingFiller {
   const Walk& walk;
   Memory& memory;
@@ -38,35 +37,25 @@ struct RingFiller {
   }
 
   __device__ void prefix(const TensorMap& map, const Keys& keys) {
-    constexpr int HALVES = CHUNK / OWN_KEYS;
-    const int part = lane / HALVES, half = lane % HALVES * OWN_KEYS;
     for (int chunk = 0; chunk < keys.chunks; ++chunk, place.advance()) {
       bf16* to = open(CHUNK * HEAD * (int)sizeof(bf16));
-      if (part < HEAD / PIECE)
-        fetch_tile(to + (part * CHUNK + half) * PIECE, map, part * PIECE, keys.first + chunk * CHUNK + half, barrier());
+      if (lane == 0) fetch_tile(to, map, 0, keys.first + chunk * CHUNK, 0, barrier());
     }
   }
 
-  // Two pieces of columns a slot.
   __device__ void tall(const TensorMap& map, int slots) {
-    const Units units = out_units(walk, cluster);
-    const int piece = lane / OUT_UNITS, unit = lane % OUT_UNITS;
+    const int row = out_units(walk, cluster).first * UNIT;
     for (int i = 0; i < slots; ++i, place.advance()) {
-      bf16* to = open(2 * units.count * UNIT_TILE * (int)sizeof(bf16));
-      if (piece < 2 && unit < units.count)
-        fetch_tile(to + lane * UNIT_TILE, map, ((rank * slots + i) * 2 + piece) * PIECE, (units.first + unit) * UNIT,
-                   barrier());
+      bf16* to = open(PIECES * OUT_UNITS * UNIT_TILE * (int)sizeof(bf16));
+      if (lane == 0) fetch_tile(to, map, 0, row, (rank * slots + i) * PIECES, barrier());
     }
   }
 
   __device__ void gate_up(const TensorMap& map) {
-    const Units units = gelu_units(walk, cluster, rank);
-    const int half = lane / GELU_UNITS, unit = lane % GELU_UNITS;
+    const int row = gelu_units(walk, cluster, rank).first * UNIT;
     for (int i = 0; i < GELU_SLOTS; ++i, place.advance()) {
-      bf16* to = open(2 * units.count * UNIT_TILE * (int)sizeof(bf16));
-      if (half < 2 && unit < units.count)
-        fetch_tile(to + lane * UNIT_TILE, map, (rank % 2 * GELU_SLOTS + i) * PIECE,
-                   half * MLP + (units.first + unit) * UNIT, barrier());
+      bf16* to = open(2 * GELU_UNITS * UNIT_TILE * (int)sizeof(bf16));
+      if (lane == 0) fetch_tile(to, map, (rank % 2 * GELU_SLOTS + i) * PIECE, row, 0, barrier());
     }
   }
 
@@ -102,22 +91,22 @@ struct TileFetcher {
   // `count` pieces of columns of activations, from piece `first`.
   __device__ void pieces(const TensorMap& map, int first, int count) {
     wait_for_all();
-    if (lane >= count) return;
-    expect_bytes(&memory.arrived[lane], TILE * (int)sizeof(bf16));
-    fetch_tile(memory.tiles[lane], map, (first + lane) * PIECE, 0, &memory.arrived[lane]);
+    if (lane > 0) return;
+    for (int i = 0; i < count / PIECES; ++i) {
+      expect_bytes(&memory.arrived[i], PIECES * TILE * (int)sizeof(bf16));
+      fetch_tile(memory.tiles[i * PIECES], map, 0, 0, first + i * PIECES, &memory.arrived[i]);
+    }
   }
 
   __device__ void attention(const LayerMaps& layer, const Keys& keys) {
     wait_for_all();
-    constexpr int PARTS = HEAD / PIECE;
+    if (lane > 0) return;
     Barrier* const barrier = &memory.arrived[0];
-    if (lane == 0) expect_bytes(barrier, (QUERY_BOX + 2 * OWN_KEYS) * HEAD * (int)sizeof(bf16));
-    __syncwarp();
-    const int part = lane % PARTS, kind = lane / PARTS, column = part * PIECE, own = part * OWN_KEYS * PIECE;
+    expect_bytes(barrier, (QUERY_BOX + 2 * OWN_KEYS) * HEAD * (int)sizeof(bf16));
     const int key = keys.prefix + keys.own_first;
-    if (kind == 0) fetch_tile(memory.tiles[part], walk.q, column, cluster * queries_of(walk), barrier);
-    if (kind == 1) fetch_tile(own_keys(memory) + own, layer.keys, column, key, barrier);
-    if (kind == 2) fetch_tile(own_values(memory) + own, layer.values, column, key, barrier);
+    fetch_tile(memory.tiles[0], walk.q, 0, cluster * queries_of(walk), 0, barrier);
+    fetch_tile(own_keys(memory), layer.own_keys, 0, key, 0, barrier);
+    fetch_tile(own_values(memory), layer.own_values, 0, key, 0, barrier);
   }
 
   __device__ void run() {

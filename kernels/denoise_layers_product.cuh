@@ -7,20 +7,20 @@
 #if HAS_WARPGROUP
 
 // sum[64, N] = activations in `tiles` times N weight rows, from row `first` of the HEIGHT of each piece in the ring.
-template <int N, int HEIGHT, int SLOT_COUNT, int PIECES>
+template <int N, int HEIGHT, int SLOT_COUNT, int SLOT_PIECES>
 __device__ inline void multiply(float (&sum)[N / 8][4], Worker& w, int first) {
   Memory& m = w.memory;
 #pragma unroll
   for (int i = 0; i < SLOT_COUNT; ++i) {
     wait_for(&m.full[w.place.slot], w.place.parity);
-#pragma unroll
-    for (int piece = 0; piece < PIECES; ++piece) wait_for(&m.arrived[i * PIECES + piece], w.arrived(i * PIECES + piece));
+    const int box = i * SLOT_PIECES / PIECES;
+    if (i * SLOT_PIECES % PIECES == 0) wait_for(&m.arrived[box], w.arrived(box));
     begin_products();
 #pragma unroll
-    for (int piece = 0; piece < PIECES; ++piece)
+    for (int piece = 0; piece < SLOT_PIECES; ++piece)
 #pragma unroll
       for (int k = 0; k < PIECE; k += 16)
-        multiply_add_shared(sum, tile_descriptor(m.tiles[i * PIECES + piece] + k, 16),
+        multiply_add_shared(sum, tile_descriptor(m.tiles[i * SLOT_PIECES + piece] + k, 16),
                             tile_descriptor(m.ring[w.place.slot] + (piece * HEIGHT + first) * PIECE + k, 16));
     commit_products();
     if (i > 0) {
@@ -32,7 +32,7 @@ __device__ inline void multiply(float (&sum)[N / 8][4], Worker& w, int first) {
   wait_for_products<0>();
   pin(sum);
   w.release_last();
-  w.passed(SLOT_COUNT * PIECES);
+  w.passed(SLOT_COUNT * SLOT_PIECES / PIECES);
 }
 
 // Lays the warpgroup's sums down from column `first` on, and lets `ranks` ranks know; behind it all of theirs can be read.
@@ -178,7 +178,7 @@ __device__ inline void add_phase(Worker& w, const float* gate, const float* next
   const float4 gain = load_table(live && next_gain ? next_gain + w.step * WIDTH + column : nullptr);
   const int first = w.group * (units.count * UNIT - N);  // the warpgroups have a unit or two in common
   float sum[N / 8][4] = {};
-  multiply<N, HEIGHT, SLOT_COUNT, 2>(sum, w, first);
+  multiply<N, HEIGHT, SLOT_COUNT, PIECES>(sum, w, first);
   share_sums<N, LINE>(sum, w, first, 2, RANKS);
   if (live) {
     const float4 total = total_of<RANKS>(w, w.sums() + row * LINE + w.lane * 4);

@@ -49,7 +49,7 @@ struct Worker {
   __device__ void join(int kind, int first, int ranks) {
     __syncwarp();
     if (lane < ranks) arrive_at(&memory.joined[kind], first + lane);
-    wait_for(&memory.joined[kind], joined_parity >> kind & 1);
+    wait_for_cluster(&memory.joined[kind], joined_parity >> kind & 1);
     joined_parity ^= 1u << kind;
   }
 

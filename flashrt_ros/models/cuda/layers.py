@@ -17,7 +17,8 @@ from flashrt_ros.models.reference.flow import Flow
 
 _WIDTH, _HEADS, _HEAD, _MLP, _MOST_ROWS, _MOST_LAYERS, _MOST_KEYS = 1024, 8, 256, 4096, 50, 20, 128
 _CLUSTERS, _RANKS, _THREADS, _SHARED = (15, 16), 8, 384, 232448
-_UNIT, _PIECE, _QUERIES, _OWN_KEYS = 8, 64, 32, 16
+_UNIT, _PIECE, _PIECES, _BOX = 8, 64, 2, 72
+_QUERIES, _CHUNK, _OWN_KEYS = 32, 32, 16
 
 _Map = ctypes.c_ubyte * 128
 _TABLES = ("attention_gain", "mlp_gain", "heads_bias", "mlp_bias", "attention_gate", "mlp_gate", "keys_at", "values_at")
@@ -26,7 +27,7 @@ _POINTERS = ("x", "h_at", "q_at", "y_at", "wide_at", "squares", "arrived", "step
 
 class _Layer(ctypes.Structure):
     _fields_ = (
-        *((name, _Map) for name in ("heads", "out", "gate_up", "down", "keys", "values")),
+        *((name, _Map) for name in ("heads", "out", "gate_up", "down", "keys", "values", "own_keys", "own_values")),
         *((name, ctypes.c_uint64) for name in _TABLES),
     )
 
@@ -84,7 +85,7 @@ class CudaLayers(CudaRows):
         self.clear(arrived)
         walk = _Walk(n=n, layers=len(heads), clusters=clusters, eps=eps)
         for name, part in rows.items():
-            self._put_rows(walk, name, part, _QUERIES if name == "q" else 64)
+            self._put_rows(walk, name, part, *((_QUERIES, _HEAD // _PIECE) if name == "q" else (64, _PIECES)))
         pointers = {"x": x, "squares": squares, "arrived": arrived, "start": start, "end": end, "cos": cos, "sin": sin}
         for name, part in {**pointers, **{f"{name}_at": part for name, part in rows.items()}}.items():
             setattr(walk, name, part.data_ptr())
@@ -124,14 +125,18 @@ class CudaLayers(CudaRows):
         k, half = heads.shape[1], _HEAD // 2
         folded, strides = (_HEADS + 2, 2, half, k), (_HEAD * k, half * k, k)
         layer.heads = self._map(heads, folded, strides, (1, 2, _UNIT, _PIECE))
-        for name, part in (("out", out), ("gate_up", gate_up), ("down", down)):
-            self._put_rows(layer, name, part, _UNIT)
+        layer.gate_up = self._map(gate_up, (2, _MLP, k), (_MLP * k, k), (2, _BOX, _PIECE))
+        for name, part in (("out", out), ("down", down)):
+            self._put_rows(layer, name, part, _BOX, _PIECES)
         for name, part in (("keys", keys), ("values", values)):
-            self._put_rows(layer, name, part.flatten(1), _OWN_KEYS)
+            self._put_rows(layer, name, part.flatten(1), _CHUNK, _HEAD // _PIECE)
+            self._put_rows(layer, f"own_{name}", part.flatten(1), _OWN_KEYS, _HEAD // _PIECE)
             setattr(layer, f"{name}_at", part.data_ptr())
 
-    def _put_rows(self, structure: ctypes.Structure, name: str, x: Tensor, rows: int) -> None:
-        setattr(structure, name, self._map(x, x.shape, (x.shape[1],), (rows, _PIECE)))
+    def _put_rows(self, structure: ctypes.Structure, name: str, x: Tensor, rows: int, pieces: int) -> None:
+        """Boxes are pieces of columns, each with all rows of the box."""
+        n, width = x.shape
+        setattr(structure, name, self._map(x, (width // _PIECE, n, _PIECE), (_PIECE, width), (pieces, rows, _PIECE)))
 
     def _map(self, x: Tensor, shape: Sequence[int], strides: Sequence[int], box: Sequence[int]) -> ctypes.Array[Any]:
         return _Map.from_buffer_copy(self.cuda.encode_tiles(x, shape, strides, box))
