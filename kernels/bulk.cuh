@@ -71,6 +71,15 @@ __device__ inline void fetch_tile(void* to, const TensorMap& map, int x, int y, 
                : "memory");
 }
 
+// To the same place in the blocks of the cluster whose bits are set; the barrier of each is told.
+__device__ inline void fetch_tile_for(unsigned short blocks, void* to, const TensorMap& map, int x, int y, int z,
+                                      Barrier* barrier) {
+  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+               "[%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(shared_address(to)),
+               "l"(&map), "r"(x), "r"(y), "r"(z), "r"(shared_address(barrier)), "h"(blocks)
+               : "memory");
+}
+
 __device__ inline void fetch_tile(void* to, const TensorMap& map, int x, int y, int z, int w, Barrier* barrier) {
   asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
                "[%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(shared_address(to)),

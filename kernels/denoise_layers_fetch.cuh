@@ -98,6 +98,17 @@ struct TileFetcher {
     }
   }
 
+  // The same for ranks that want the same pieces: each `apart`-th, as many as there are boxes; each brings one to all.
+  __device__ void shared_pieces(const TensorMap& map, int apart) {
+    wait_for_all();
+    if (lane > 0) return;
+    const int boxes = RANKS / apart, own = rank / apart, first = rank % apart * boxes * PIECES;
+    unsigned short ranks = 0;
+    for (int other = rank % apart; other < RANKS; other += apart) ranks |= 1 << other;
+    for (int i = 0; i < boxes; ++i) expect_bytes(&memory.arrived[i], PIECES * TILE * (int)sizeof(bf16));
+    fetch_tile_for(ranks, memory.tiles[own * PIECES], map, 0, 0, first + own * PIECES, &memory.arrived[own]);
+  }
+
   __device__ void attention(const LayerMaps& layer, const Keys& keys) {
     wait_for_all();
     if (lane > 0) return;
@@ -114,10 +125,10 @@ struct TileFetcher {
     const Keys keys(walk, rank);
     for (int number = 0; number < walk.layers; ++number) {
       const LayerMaps& layer = walk.layer[number];
-      pieces(walk.h, rank % 4 * 4, 4);
+      shared_pieces(walk.h, 4);
       attention(layer, keys);
       pieces(walk.y, rank * 4, 4);
-      pieces(walk.h, rank % 2 * 8, 8);
+      shared_pieces(walk.h, 2);
       pieces(walk.wide, rank * 8, 8);
     }
   }
