@@ -3,7 +3,7 @@
 // The walk of the gated delta rule over its chunks (delta_rule_chunks.cuh): a block for 16 columns of a state, a warp for
 // 16 of its rows, the state in registers as S^T [16 columns, 16 rows]; one more warp fetches what the next chunks need.
 // Grid: (dv / 16, v_heads).
-// 16 bytes a thread on sm_100 and later, where a block's 9 warps share the registers:
+// 16 bytes a thread on sm_100 and later with NVRTC 13.5, none with 13.0:
 // spills: delta_rule_chunks_d128
 #include "delta_rule_chunks.cuh"
 
@@ -74,7 +74,6 @@ template <int DK> struct Walk {
   float4 partial[WARPS][2 * UNITS][WARP];  // shares of K S and Q S, in tiles of eight rows
   uint2 error[3][UNITS][WARP];             // parts of X
   uint2 change[3][UNITS][WARP];            // parts of (u T) X
-  float4 correction[UNITS][WARP];          // (P T) X
   Stage<DK> stages[MIN_STAGES];  // or more
 
   // This warp's share of S^T times the keys' or queries' transpose, S^T in parts.
@@ -135,23 +134,20 @@ template <int DK> struct Walk {
                target.v[2] - target.c.x * of_k.z, target.v[3] - target.c.y * of_k.w);
   }
 
-  // Half of the output of eight rows: columns 8 half to 8 half + 7. `out` is that of the first row; `live` rows are
-  // written.
-  __device__ void write(const Stage<DK>& in, int unit, int half, bf16* out, int stride, int live) const {
-    const int lane = threadIdx.x % WARP, row = lane % 4 * 2;
-    const auto of_half = [&](const float4& x) { return reinterpret_cast<const float2*>(&x)[half]; };
-    float2 of_q = of_half(partial[0][UNITS + unit][lane]);
-#pragma unroll
-    for (int warp = 1; warp < WARPS; ++warp) {
-      const float2 x = of_half(partial[warp][UNITS + unit][lane]);
-      of_q.x += x.x;
-      of_q.y += x.y;
-    }
-    const float2 y = of_half(correction[unit][lane]);
+  // The output of eight rows, y being their share of (P T) X. `out` is that of the first; `live` of them are written.
+  __device__ void write(const Stage<DK>& in, const float (&y)[4], int unit, bf16* out, int stride, int live) const {
+    const int lane = threadIdx.x % WARP, row = lane % 4 * 2, column = lane / 4;
+    const float4 of_q = total(UNITS + unit);
     const float2 e = *reinterpret_cast<const float2*>(in.prepared.e + unit * 8 + row);
-    out += (int64)row * stride + half * 8 + lane / 4;
-    if (row < live) out[0] = __float2bfloat16_rn(e.x * of_q.x + y.x);
-    if (row + 1 < live) out[stride] = __float2bfloat16_rn(e.y * of_q.y + y.y);
+    out += (int64)row * stride + column;
+    if (row < live) {
+      out[0] = __float2bfloat16_rn(e.x * of_q.x + y[0]);
+      out[8] = __float2bfloat16_rn(e.x * of_q.z + y[2]);
+    }
+    if (row + 1 < live) {
+      out[stride] = __float2bfloat16_rn(e.y * of_q.y + y[1]);
+      out[stride + 8] = __float2bfloat16_rn(e.y * of_q.w + y[3]);
+    }
   }
 
   // S = e^(G_C) S + K^T (u T) X, this warp's rows, of which `keys` are the right operands.
@@ -243,23 +239,24 @@ __device__ void chunks(const bf16* q, const bf16* k, const bf16* v, const Prepar
   for (int i = 0; i < 2; ++i)
 #pragma unroll
     for (int e = 0; e < 4; ++e) s[i][e] = state[(int64)(i * 8 + e % 2) * dv + e / 2 * 8];
-  // Some warps find X and what it changes, the others meanwhile what it adds to the output; with fewer warps each does
-  // both. What does not depend on the other warps is loaded ahead of each barrier.
+  // Some warps find X and what it changes, the others meanwhile the output; with fewer warps each does both. What does
+  // not depend on the other warps is loaded ahead of each barrier.
   constexpr int OWN = WARPS < UNITS ? UNITS / WARPS : 1;
   const bool corrects = warp < UNITS, writes = warp >= WARPS - UNITS;
   for (int chunk = 0; chunk < used; ++chunk) {
     const Stage<DK>& in = walk.stages[chunk % stages];
     unsigned parts[3][4], keys[2][4];
+    float y[OWN][4];
     typename Walk<DK>::Target target[OWN];
     Factor<3> t[OWN];
     Factor<2> p[OWN];
     split_left(parts, s[0], s[1]);
     __syncthreads();
-    walk.dot(parts, in.keys, 0);
     if (corrects) {
 #pragma unroll
       for (int i = 0; i < OWN; ++i) target[i].load(in, warp + i * WARPS);
     }
+    walk.dot(parts, in.keys, 0);
     meet<WARPS * WARP>();
     if (corrects) {
 #pragma unroll
@@ -282,11 +279,8 @@ __device__ void chunks(const bf16* q, const bf16* k, const bf16* v, const Prepar
     if (writes) {
 #pragma unroll
       for (int i = 0; i < OWN; ++i) {
-        float y[4];
-        const int unit = (warp + i * WARPS) % UNITS;
-        p[i].load(in.prepared.p, unit);
-        p[i].multiply(y, walk.error, unit);
-        walk.correction[unit][lane] = make_float4(y[0], y[1], y[2], y[3]);
+        p[i].load(in.prepared.p, (warp + i * WARPS) % UNITS);
+        p[i].multiply(y[i], walk.error, (warp + i * WARPS) % UNITS);
       }
     }
 #pragma unroll
@@ -294,10 +288,12 @@ __device__ void chunks(const bf16* q, const bf16* k, const bf16* v, const Prepar
     const float decay = in.prepared.decay;
     meet<WARPS * WARP>();
     walk.update(decay, keys, s);
+    if (writes) {
 #pragma unroll
-    for (int i = 0; i < 2 * UNITS / WARPS; ++i) {
-      const int task = warp + i * WARPS, unit = task % UNITS, row = chunk * CHUNK + unit * 8;
-      walk.write(in, unit, task / UNITS, out + (int64)row * out_row, out_row, live - row);
+      for (int i = 0; i < OWN; ++i) {
+        const int unit = (warp + i * WARPS) % UNITS, row = chunk * CHUNK + unit * 8;
+        walk.write(in, y[i], unit, out + (int64)row * out_row, out_row, live - row);
+      }
     }
   }
 #pragma unroll

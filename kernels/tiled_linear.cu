@@ -98,8 +98,11 @@ __device__ void tiled(const bf16* x, const bf16* w, const Epilogue<bf16, O>& epi
     }
   };
   let_next_start();
+  // Whether rows count from the 65th on is only known behind the wait.
+  const bool early = blockIdx.y == 0;
 #pragma unroll
-  for (int stage = 0; stage < STAGES - 1; stage++) fetch_weights(stage, stage);
+  for (int stage = 0; stage < STAGES - 1; stage++)
+    if (early) fetch_weights(stage, stage);
   commit_copies();
   wait_for_inputs();
 
@@ -122,7 +125,10 @@ __device__ void tiled(const bf16* x, const bf16* w, const Epilogue<bf16, O>& epi
     return;
   }
 #pragma unroll
-  for (int stage = 0; stage < STAGES - 1; stage++) fetch_rows(stage, stage);
+  for (int stage = 0; stage < STAGES - 1; stage++) {
+    if (!early) fetch_weights(stage, stage);
+    fetch_rows(stage, stage);
+  }
 
   float sum[TILES][4] = {};
   int stage = 0, next = STAGES - 1;

@@ -17,7 +17,8 @@ from rich.markup import escape
 from flashrt_ros.demo import interrupts
 from flashrt_ros.demo.options import parser
 from flashrt_ros.demo.play import StepFailedError
-from flashrt_ros.demo.processes import ProcessEndedError, tail
+from flashrt_ros.demo.printing import print_logs
+from flashrt_ros.demo.processes import ProcessEndedError
 from flashrt_ros.demo.progress import Progress
 from flashrt_ros.demo.show import show, show_episodes
 from flashrt_ros.tools import ros_domain
@@ -71,9 +72,7 @@ def _tidy(folder: Path) -> None:
 
 
 def _explain(console: Console, trouble: str, logs: list[Path]) -> int:
-    for log in logs:
-        console.print(f"[dim]--- the end of {log} ---[/]", soft_wrap=True)
-        console.print(tail(log), markup=False)
+    print_logs(console, logs)
     console.print(f"[bold red]the demo failed[/]: {escape(trouble)}")
     console.print("Run it once more (with --renderer drawn if the cameras are the trouble); report it with these logs.")
     return _FAILED

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from flashrt_ros.demo.episode_tree import EpisodeTree, EpisodeWatch, first_step
 from flashrt_ros.demo.evaluate import Played, summarise, table
+from flashrt_ros.demo.printing import yes_or_no
 from flashrt_ros.demo.report import Verdict
 from flashrt_ros.demo.running import RunningNodes
 from flashrt_ros.demo.task import Kind
@@ -38,7 +39,7 @@ class EpisodesReport:
         """Print the table."""
         console.print(table(summarise(list(self.played))))
         if not self.held:
-            console.print(f"{self.ended.claim}: [bold red]NO[/] {self.ended.detail}")
+            console.print(f"{self.ended.claim}: {yes_or_no(False)} {self.ended.detail}")
 
 
 def play_episodes(nodes: RunningNodes, episodes: Iterable[tuple[Kind, int]]) -> Iterator[Played]:

@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
+from flashrt_ros.demo.printing import yes_or_no
 from flashrt_ros.node.stamps import to_nanoseconds
 
 
@@ -76,7 +77,7 @@ class Report:
             table.add_row(row.verb, f"{row.milliseconds:.2f}", *numbers)
         console.print(table)
         for verdict in self.verdicts:
-            console.print(f"{verdict.claim}: {'[bold green]yes' if verdict.held else '[bold red]NO'}")
+            console.print(f"{verdict.claim}: {yes_or_no(verdict.held)}")
             console.print(Padding(f"[dim]{escape(verdict.detail)}[/]", (0, 0, 0, 4)))
         for note in self.notes:
             console.print(note)

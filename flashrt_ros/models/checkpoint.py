@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
@@ -19,6 +19,15 @@ _SINGLE = "model.safetensors"
 _STARVLA = "qwen_vl_interface.model."
 _TEXT = ("embed_tokens.", "layers.", "norm.")
 _LISTED = 10
+_PIECE = 4 << 20
+"""Bytes that are read at a time for a checksum."""
+
+Tell = Callable[[float], None]
+"""Is told the part of a work that is done, from 0 to 1; it may raise to stop it."""
+
+
+def tell_nobody(part: float) -> None:
+    """A `Tell` for those who do not ask."""
 
 
 def canonical(key: str) -> str:
@@ -109,16 +118,22 @@ class Checkpoint:
         if lines:
             raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"{self.folder}: tensors do not fit: " + "; ".join(lines))
 
-    def digests(self) -> dict[str, str]:
+    def digests(self, tell: Tell = tell_nobody) -> dict[str, str]:
         """sha256 of every file."""
-        return {file.name: _digest(file) for file in self.files}
+        read, total = 0, sum(file.stat().st_size for file in self.files)
+        piece = memoryview(bytearray(_PIECE))
+        found = {}
+        for file in self.files:
+            digest = hashlib.sha256()
+            with file.open("rb", buffering=0) as stream:
+                while count := stream.readinto(piece):
+                    digest.update(piece[:count])
+                    read += count
+                    tell(read / total)
+            found[file.name] = digest.hexdigest()
+        return found
 
 
 def _list(names: list[str]) -> str:
     more = len(names) - _LISTED
     return ", ".join(names[:_LISTED]) + (f", and {more} more" if more > 0 else "")
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

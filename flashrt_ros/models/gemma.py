@@ -17,7 +17,8 @@ from torch import Tensor
 
 from flashrt_ros.models.ops import Ops
 from flashrt_ros.models.pi0_config import GemmaConfig
-from flashrt_ros.models.weights import Part, Weight, weight
+from flashrt_ros.models.reference.quantised import Matrix, last_rows
+from flashrt_ros.models.weights import Part, Weight, matrix, quantised, weight
 from flashrt_ros.runtime.buffers import Buffer, BufferSet
 
 EPS = 1e-6
@@ -109,13 +110,25 @@ class Cache:
 class Gemma:
     """A transformer; its weights are called `name`.<layer>.<part>."""
 
-    def __init__(self, config: GemmaConfig, name: str, key: str, dtype: torch.dtype, ends_in_cache: bool) -> None:
-        """`key`: of the checkpoint's tensors; `ends_in_cache`: of the last layer only keys and values are wanted."""
+    def __init__(
+        self, config: GemmaConfig, name: str, key: str, dtype: torch.dtype, ends_in_cache: bool, fp8: bool = False
+    ) -> None:
+        """Name it.
+
+        Args:
+            config: its sizes.
+            name: of its buffers.
+            key: of the checkpoint's tensors.
+            dtype: what it computes in.
+            ends_in_cache: of the last layer only keys and values are wanted.
+            fp8: the weights of its products are quantised.
+        """
         self.config = config
         self.name = name
         self.key = key
         self.dtype = dtype
         self.ends_in_cache = ends_in_cache
+        self.fp8 = fp8
 
     def weights(self) -> list[Weight]:
         """Products; norms are of more than one kind, so that others name them."""
@@ -125,16 +138,19 @@ class Gemma:
             alone = self.ends_in_cache and layer == c.depth - 1
             wanted = ("k", "v") if alone else ("q", "k", "v")
             qkv = (Part(f"{key}self_attn.{part}_proj.weight", self._attention_shape(part)) for part in wanted)
-            found.append(weight(f"{name}qkv", self.dtype, *qkv))
+            found.append(self._weight(f"{name}qkv", *qkv))
             if alone:
                 continue
             wide = [Part(f"{key}mlp.{part}_proj.weight", (c.mlp_width, c.width)) for part in ("gate", "up")]
             found += [
-                weight(f"{name}out", self.dtype, Part(f"{key}self_attn.o_proj.weight", self._attention_shape("o"))),
-                weight(f"{name}gate_up", self.dtype, *wide),
-                weight(f"{name}down", self.dtype, Part(f"{key}mlp.down_proj.weight", (c.width, c.mlp_width))),
+                self._weight(f"{name}out", Part(f"{key}self_attn.o_proj.weight", self._attention_shape("o"))),
+                self._weight(f"{name}gate_up", *wide),
+                self._weight(f"{name}down", Part(f"{key}mlp.down_proj.weight", (c.width, c.mlp_width))),
             ]
         return found
+
+    def _weight(self, name: str, *parts: Part) -> Weight:
+        return quantised(name, *parts) if self.fp8 else weight(name, self.dtype, *parts)
 
     def unused(self) -> list[Part]:
         """Tensors of the last layer behind its keys and values."""
@@ -190,13 +206,13 @@ class Gemma:
                 length=place.length,
             )
         if cache_alone:
-            w = b[f"{self.name}.{whole}.qkv"][-2 * self.config.kv_heads * self.config.head_dim :]
+            w = last_rows(matrix(b, f"{self.name}.{whole}.qkv"), 2 * self.config.kv_heads * self.config.head_dim)
             keys, values = b[f"cache.{whole}.key"], b[f"cache.{whole}.value"]
             gain, bias = norms.gain(2 * whole), norms.bias(2 * whole)
             ops.normed_heads(x, gain, norms.step, w, cos, sin, place.start, None, keys, values, EPS, bias, place.length)
 
-    def _parts(self, b: BufferSet, part: str, count: int) -> list[Tensor]:
-        return [b[f"{self.name}.{layer}.{part}"] for layer in range(count)]
+    def _parts(self, b: BufferSet, part: str, count: int) -> list[Matrix]:
+        return [matrix(b, f"{self.name}.{layer}.{part}") for layer in range(count)]
 
 
 def _all_or_none(tables: Iterable[Tensor | None]) -> list[Tensor] | None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from flashrt_ros.models.append import IMAGE_ROWS, RESTART, SEGMENT_START, TOKENS, append_inputs, append_steps
-from flashrt_ros.models.checkpoint import Checkpoint
+from flashrt_ros.models.checkpoint import Checkpoint, Tell, tell_nobody
 from flashrt_ros.models.config import read_config, read_json
 from flashrt_ros.models.modules import Modules, Weights
 from flashrt_ros.models.mtp import Mtp, has_mtp
@@ -70,7 +70,7 @@ class Hybrid:
         self.prompt = Prompt(self.config, encode)
         self._modules = Modules.build(self.config, dtype, mtp=has_mtp(checkpoint))
         self._weights = Weights(self._modules, checkpoint)
-        self.speech = Speech(self._modules.text, self._modules.mtp, self.config.condition, (_HIDDEN, _DRAFTS))
+        self.speech = Speech(self._modules.text, self._modules.mtp, self.config, (_HIDDEN, _DRAFTS))
         self._check_room()
 
     @classmethod
@@ -130,14 +130,14 @@ class Hybrid:
             Buffer("step", (1,), torch.int64, "scratch"),
         ]
 
-    def load_weights(self, buffers: BufferSet) -> None:
+    def load_weights(self, buffers: BufferSet, tell: Tell = tell_nobody) -> None:
         """Fill every weight buffer from the checkpoint."""
-        self._weights.load(buffers)
+        self._weights.load(buffers, tell)
 
-    def manifest(self) -> dict[str, dict[str, str]]:
+    def manifest(self, tell: Tell = tell_nobody) -> dict[str, dict[str, str]]:
         """What makes two policies the same: the files' digests, and the digest of each part of the config."""
         config = {key: sha256(json.dumps(value, sort_keys=True).encode()) for key, value in self._values.items()}
-        return {"weights": self._checkpoint.digests(), "config": config}
+        return {"weights": self._checkpoint.digests(tell), "config": config}
 
     def stages(self) -> list[Stage]:
         """Every stage of the policy."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from flashrt_ros.models.checkpoint import Checkpoint
+from flashrt_ros.models.checkpoint import Checkpoint, Tell, tell_nobody
 from flashrt_ros.models.config import HybridConfig
 from flashrt_ros.models.gr00t_head import ActionHead
 from flashrt_ros.models.mtp import Mtp
@@ -86,9 +86,9 @@ class Weights:
         """A buffer for each stored weight."""
         return [item.buffer for item in self._stored]
 
-    def load(self, buffers: BufferSet) -> None:
+    def load(self, buffers: BufferSet, tell: Tell = tell_nobody) -> None:
         """Read every tensor, and compute the tables that follow from them."""
-        load(self._stored, self._checkpoint, buffers)
+        load(self._stored, self._checkpoint, buffers, tell)
         self._modules.text.derive(buffers)
         self._modules.vision.derive(self._checkpoint, buffers)
         self._modules.head.derive(self._checkpoint, buffers)

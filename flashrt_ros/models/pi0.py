@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from flashrt_ros.models.checkpoint import Checkpoint
+from flashrt_ros.models.checkpoint import Checkpoint, Tell, tell_nobody
 from flashrt_ros.models.gemma import EPS, GainNorms, Place
 from flashrt_ros.models.observation import ModelObservation
 from flashrt_ros.models.ops import Ops
@@ -56,6 +56,7 @@ class Pi0:
         dtype: torch.dtype = torch.float32,
         widths: tuple[int, int] | None = None,
         views: Sequence[str] | None = None,
+        fp8: bool = False,
     ) -> None:
         """Check everything that can be checked without reading the weights.
 
@@ -66,6 +67,7 @@ class Pi0:
             dtype: what the policy computes in; actions and their integration are float32.
             widths: how many numbers its statistics have for state and action.
             views: the cameras there are; none: those of the checkpoint.
+            fp8: the weights of the action expert's layers are float8_e4m3fn, with a scale for each row.
         """
         self.config = read_pi0(values, extra, is_adaptive(checkpoint), widths, views)
         self.dtype = dtype
@@ -74,7 +76,8 @@ class Pi0:
         self._values = {**values, "flashrt": dict(extra)}
         self._checkpoint = checkpoint
         c = self.config
-        self._modules = Pi0Modules.build(c, dtype)
+        self._fp8 = fp8
+        self._modules = Pi0Modules.build(c, dtype, fp8)
         checkpoint.check(self._modules.tensors(checkpoint))
 
     def buffers(self) -> list[Buffer]:
@@ -116,18 +119,21 @@ class Pi0:
             ("locked", (1,), torch.int64),
         ]
 
-    def load_weights(self, buffers: BufferSet) -> None:
+    def load_weights(self, buffers: BufferSet, tell: Tell = tell_nobody) -> None:
         """Fill every weight buffer from the checkpoint."""
-        self._modules.load(self._checkpoint, buffers)
+        self._modules.load(self._checkpoint, buffers, tell)
         buffers["horizon"].fill_(self.config.horizon)
         time = times(self.config.steps, self.config.accumulated_time)
         buffers["guidance"].copy_(torch.stack((time, guidance_strength(time)), dim=1))
 
-    def manifest(self) -> dict[str, dict[str, str]]:
+    def manifest(self, tell: Tell = tell_nobody) -> dict[str, dict[str, str]]:
         """What makes two policies the same: the files' digests, and the digest of each part of the config."""
         config = {key: sha256(json.dumps(value, sort_keys=True).encode()) for key, value in self._values.items()}
         config["views"] = sha256(json.dumps(self.config.views).encode())
-        return {"weights": self._checkpoint.digests(), "config": config}
+        weights = self._checkpoint.digests(tell)
+        if self._fp8:
+            weights["expert"] = "float8_e4m3fn, a scale for each row"
+        return {"weights": weights, "config": config}
 
     def stages(self) -> list[Stage]:
         """Every stage of the policy."""

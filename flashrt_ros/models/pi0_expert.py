@@ -19,7 +19,8 @@ from flashrt_ros.models.checkpoint import Checkpoint
 from flashrt_ros.models.gemma import GainNorms, Gemma, Norms, Place
 from flashrt_ros.models.ops import Ops
 from flashrt_ros.models.pi0_config import Pi0Config
-from flashrt_ros.models.weights import Part, Weight, centred, weight
+from flashrt_ros.models.reference.quantised import dequantised
+from flashrt_ros.models.weights import Part, Weight, centred, matrix, weight
 from flashrt_ros.runtime.buffers import Buffer, BufferSet
 
 _KEY = "paligemma_with_expert.gemma_expert.model."
@@ -49,10 +50,11 @@ class TimedNorms:
 class Expert:
     """Embeds actions (and pi0's state), runs them over the cache of a prefix, and reads the velocity off."""
 
-    def __init__(self, config: Pi0Config, dtype: torch.dtype) -> None:
+    def __init__(self, config: Pi0Config, dtype: torch.dtype, fp8: bool = False) -> None:
+        """`fp8`: the weights of its layers, which each step of the denoising reads, are quantised."""
         self.config = config
         self.dtype = dtype
-        self.gemma = Gemma(config.expert, "expert", _KEY, dtype, ends_in_cache=False)
+        self.gemma = Gemma(config.expert, "expert", _KEY, dtype, ends_in_cache=False, fp8=fp8)
 
     def weights(self) -> list[Weight]:
         """The weights that are used as the checkpoint holds them."""
@@ -134,8 +136,9 @@ class Expert:
             b["expert.gain"][number].copy_(1 + gain)
             b["expert.gate"][number].copy_(gate)
             layer, part = number // 2, ("qkv", "gate_up")[number % 2]
-            w = b["expert.action_out" if number == last else f"expert.{layer}.{part}"]
-            b[f"expert.bias.{number}"].add_(shift.to(w.device) @ w.float().t())
+            w = matrix(b, "expert.action_out" if number == last else f"expert.{layer}.{part}")
+            bias = b[f"expert.bias.{number}"]
+            bias.add_(shift.to(bias.device) @ dequantised(w).t())
 
     def begin(self, ops: Ops, b: BufferSet, state: Tensor, start: Tensor, end: Tensor) -> None:
         """Put the keys and values of pi0's state token, of state float32 [1, state_width], at row `start`.

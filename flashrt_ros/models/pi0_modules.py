@@ -9,7 +9,7 @@ from typing import Protocol
 
 import torch
 
-from flashrt_ros.models.checkpoint import Checkpoint
+from flashrt_ros.models.checkpoint import Checkpoint, Tell, tell_nobody
 from flashrt_ros.models.gemma import Cache, Gemma
 from flashrt_ros.models.pi0_config import Pi0Config
 from flashrt_ros.models.pi0_expert import Expert
@@ -42,14 +42,14 @@ class Pi0Modules:
     cache: Cache
 
     @classmethod
-    def build(cls, c: Pi0Config, dtype: torch.dtype) -> Pi0Modules:
-        """The modules of a config, which compute in `dtype`."""
+    def build(cls, c: Pi0Config, dtype: torch.dtype, fp8: bool = False) -> Pi0Modules:
+        """The modules of a config, which compute in `dtype`; `fp8`: the expert's weights are quantised."""
         return cls(
             c,
             dtype,
             Siglip(c.vision, len(c.views), c.patches, c.language.width, dtype),
             Gemma(c.language, "language", _LANGUAGE, dtype, ends_in_cache=True),
-            Expert(c, dtype),
+            Expert(c, dtype, fp8),
             Cache(c.language, c.max_rows, c.horizon, dtype),
         )
 
@@ -57,7 +57,7 @@ class Pi0Modules:
         """The stored weights, from the tensors that are `there`."""
         c, language = self.config, self.config.language
         name = _EMBEDDING if _EMBEDDING in there else _HEAD
-        table = Part(name, (c.vocab_size, language.width), lambda w: w * language.width**0.5)
+        table = Part(name, (c.vocab_size, language.width), lambda w: w * language.width**0.5, by_rows=True)
         norms = self.language.norm_keys()[: 2 * language.depth - 1]
         return [
             *self.vision.weights(),
@@ -83,10 +83,11 @@ class Pi0Modules:
 
     def buffers(self, there: Names) -> list[Buffer]:
         """Weights and cache."""
-        return [*(item.buffer for item in self.weights(there)), *self.expert.buffers(), *self.cache.buffers()]
+        stored = (buffer for item in self.weights(there) for buffer in item.buffers)
+        return [*stored, *self.expert.buffers(), *self.cache.buffers()]
 
-    def load(self, checkpoint: Checkpoint, buffers: BufferSet) -> None:
+    def load(self, checkpoint: Checkpoint, buffers: BufferSet, tell: Tell = tell_nobody) -> None:
         """Read every tensor, and compute the tables that follow from them."""
-        load(self.weights(checkpoint), checkpoint, buffers)
+        load(self.weights(checkpoint), checkpoint, buffers, tell)
         self.expert.derive(checkpoint, buffers)
         self.cache.derive(buffers)

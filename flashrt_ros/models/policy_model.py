@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from flashrt_ros.models.checkpoint import Tell, tell_nobody
 from flashrt_ros.models.observation import ModelObservation
 from flashrt_ros.models.pi0_guidance import Guidance
 from flashrt_ros.models.speech import Speech
@@ -110,11 +111,11 @@ class PolicyModel(Protocol):
     def stages(self) -> list[Stage]:
         """Every stage, in an order in which they can be captured."""
 
-    def load_weights(self, buffers: BufferSet) -> None:
+    def load_weights(self, buffers: BufferSet, tell: Tell = tell_nobody) -> None:
         """Fill every weight buffer from the checkpoint."""
 
-    def manifest(self) -> dict[str, dict[str, str]]:
-        """What makes two policies the same."""
+    def manifest(self, tell: Tell = tell_nobody) -> dict[str, dict[str, str]]:
+        """What makes two policies the same; the checksums of the files are taken for it."""
 
     def instruct(self, tokens: NDArray[np.int64]) -> Work:
         """Take an instruction, int64 [n]."""

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from flashrt_ros.models.append import SEGMENT_START
+from flashrt_ros.models.config import HybridConfig
 from flashrt_ros.models.mtp import Mtp
 from flashrt_ros.models.ops import Ops
 from flashrt_ros.models.qwen3_5_text import LENGTH, POSITION, ROPE_DELTA, ROPE_OFFSETS, TextModel
@@ -35,14 +36,17 @@ _SCALARS = (_ACCEPTED, _LAST, _ROW)
 class Speech:
     """The stages that say something, over a language model and, where there is one, its MTP layer."""
 
-    def __init__(self, text: TextModel, mtp: Mtp | None, condition: str, faults: tuple[int, int]) -> None:
-        """`condition` is the config's; `faults` are the bits for hidden states and for drafts."""
+    def __init__(self, text: TextModel, mtp: Mtp | None, config: HybridConfig, faults: tuple[int, int]) -> None:
+        """`faults` are the bits for hidden states and for drafts."""
         self._text = text
         self._mtp = mtp
-        self._all = condition == "all"
+        self._all = config.condition == "all"
         self._hidden_fault, self._draft_fault = faults
         self.rows = 1 + (mtp.drafts if mtp is not None else 0)
         """Rows that one step offers at most."""
+        images = config.image_tokens
+        self.image_tokens = frozenset((images.start, images.pad, images.end))
+        """What stands around and for an image: no text holds them."""
 
     def buffers(self) -> list[Buffer]:
         """Inputs, outputs and what one stage leaves to the next."""

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from flashrt_ros.models.checkpoint import Checkpoint
+from flashrt_ros.models.checkpoint import Checkpoint, Tell, tell_nobody
 from flashrt_ros.models.config import HybridConfig
 from flashrt_ros.models.modules import Modules
 from flashrt_ros.models.tiny import random_tensor, write_without_weights
@@ -45,7 +45,7 @@ class RandomCheckpoint(Checkpoint):
         generator = torch.Generator(device).manual_seed(zlib.crc32(f"{self._seed} {name}".encode()))
         return random_tensor(name, self.shapes[name], generator)
 
-    def digests(self) -> dict[str, str]:
+    def digests(self, tell: Tell = tell_nobody) -> dict[str, str]:
         """What stands for the checksums of files."""
         return {"random": f"seed {self._seed} on {self._device}"}
 

@@ -36,11 +36,19 @@ def write_tiny_pi0(folder: str | Path, kind: Kind, layout: Layout = "openpi", se
 
     `extra` are keys of its flashrt.json.
     """
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    config = _config(kind)
+    folder, config = Path(folder), _config(kind)
     named = {"state_names": list(STATE), "action_names": list(ACTIONS), "trained": False, **extra}
     tensors = random_tensors(config, kind, seed)
+    if layout == "lerobot":
+        tensors = {f"model.{name}": value for name, value in tensors.items()}
+    write_without_weights(folder, config, named, layout)
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    return folder
+
+
+def write_without_weights(folder: Path, config: dict[str, Any], named: dict[str, Any], layout: Layout) -> None:
+    """Write config.json, from openpi's keys, flashrt.json (`named`), statistics for STATE, and a tokenizer."""
+    folder.mkdir(parents=True, exist_ok=True)
     statistics = {part: {key: [value] * len(STATE) for key, value in _VECTORS.items()} for part in ("state", "actions")}
     if layout == "openpi":
         assets = folder / "assets" / "arm"
@@ -48,13 +56,10 @@ def write_tiny_pi0(folder: str | Path, kind: Kind, layout: Layout = "openpi", se
         _write_json(assets / "norm_stats.json", {"norm_stats": statistics})
     else:
         config = _lerobot_config(config)
-        tensors = {f"model.{name}": value for name, value in tensors.items()}
         _write_processors(folder, statistics)
     _write_json(folder / "config.json", config)
     _write_json(folder / "flashrt.json", named)
-    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     write_tokenizer(folder / "paligemma_tokenizer.model")
-    return folder
 
 
 def random_tensors(config: dict[str, Any], kind: Kind, seed: int) -> dict[str, Tensor]:

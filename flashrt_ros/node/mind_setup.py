@@ -17,7 +17,7 @@ from flashrt_ros.policy.replay_session import Listener, RecordedSession
 from flashrt_ros.policy.session import Session
 from flashrt_ros.policy.store import CapsuleStore
 from flashrt_ros.policy.writer import CapsuleWriter
-from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+from flashrt_ros.runtime.errors import DeviceRefusalError, ErrorCode, FlashrtError
 from flashrt_ros.runtime.lineage import Boundary
 
 
@@ -38,8 +38,9 @@ def load(
     `listener` is told of all that is done to the session.
 
     Raises:
-        FlashrtError: BAD_REQUEST, there is no such device; BAD_CHECKPOINT; BAD_CONTRACT, they do not fit each other;
-            STORAGE; CANCELED.
+        FlashrtError: BAD_REQUEST, there is no such device, or it has no FP8, no room or no kernel for the policy;
+            NOT_SUPPORTED, the policy has no FP8 weights;
+            BAD_CHECKPOINT; BAD_CONTRACT, they do not fit each other; STORAGE; CANCELED.
     """
 
     def step(what: str) -> None:
@@ -50,16 +51,20 @@ def load(
         choose(settings.device)
     except FlashrtError as error:  # nothing was taken of a device that is not there: not broken, to be tried again
         raise FlashrtError(ErrorCode.BAD_REQUEST, f"device {settings.device!r}: {error}") from error
-    policy = load_policy(
-        settings.checkpoint,
-        settings.device,
-        settings.threads,
-        step,
-        contract.manifest(),
-        settings.precision,
-        settings.capsule_budget + settings.journal_budget,
-        contract.observation.views,
-    )
+    try:
+        policy = load_policy(
+            settings.checkpoint,
+            settings.device,
+            settings.threads,
+            step,
+            contract.manifest(),
+            settings.precision,
+            settings.capsule_budget + settings.journal_budget,
+            contract.observation.views,
+            weights=settings.weights,
+        )
+    except DeviceRefusalError as refused:  # all is given back: likewise
+        raise FlashrtError(ErrorCode.BAD_REQUEST, f"device {settings.device!r}: {refused}") from refused
     check_fit(contract, policy.model.config)
     store = CapsuleStore(settings.capsule_budget)
     session = RecordedSession(policy, store, settings.journal_budget, device.between_stages, listener=listener)

@@ -26,6 +26,12 @@ PARAMETERS = (
         "What the policy computes in; auto: float32 on a CPU, bfloat16 on a GPU.",
         choices=("auto", "float32", "bfloat16"),
     ),
+    Parameter(
+        "weights",
+        "auto",
+        "fp8: those of the action expert of pi0 and pi0.5 take one byte each; auto: as precision says.",
+        choices=("auto", "fp8"),
+    ),
     Parameter("threads", 1, "CPU threads of the computation; part of what makes results equal.", low=1, high=256),
     Parameter("world", "real", "simulated allows EXACT restores.", choices=("real", "simulated")),
     Parameter("capsule_budget", 1024, "Memory for capsules, MiB.", low=1, high=1 << 20),
@@ -64,6 +70,7 @@ class Settings:
     contract: Path
     device: str
     precision: str
+    weights: str
     threads: int
     capsule_budget: int
     journal_budget: int
@@ -87,6 +94,7 @@ def read_settings(node: Node) -> Settings:
         contract=Path(str(value("contract"))),
         device=str(value("device")),
         precision=str(value("precision")),
+        weights=str(value("weights")),
         threads=node.get_parameter("threads").value,
         capsule_budget=node.get_parameter("capsule_budget").value * _MIB,
         journal_budget=node.get_parameter("journal_budget").value * _MIB,

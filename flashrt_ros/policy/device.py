@@ -14,6 +14,10 @@ from flashrt_ros.runtime.backend import Backend, CpuBackend
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+WEIGHTS = ("auto", "fp8")
+
+_FP8_CAPABILITY = (8, 9)
+"""The first GPUs that convert FP8."""
 
 _PACKAGES = ("cuda", "cuda.bindings", "cuda.pathfinder")
 """A parent comes first: looking for what lies in one that is not there is an error of Python's."""
@@ -37,6 +41,24 @@ class Device:
         if asked not in PRECISIONS:
             raise FlashrtError(ErrorCode.BAD_REQUEST, f"precision {asked!r}: use auto, {' or '.join(PRECISIONS)}")
         return PRECISIONS[asked]
+
+    def fp8(self, asked: str) -> bool:
+        """Whether weights are stored as FP8 where a policy can; "auto" stores them as `precision` says.
+
+        Raises:
+            FlashrtError: BAD_REQUEST, it is none of the known ones, or the GPU cannot convert FP8.
+        """
+        if asked not in WEIGHTS:
+            raise FlashrtError(ErrorCode.BAD_REQUEST, f"weights {asked!r}: use {' or '.join(WEIGHTS)}")
+        if asked == "fp8" and self.name == "cuda":
+            found = torch.cuda.get_device_capability(0)
+            if found < _FP8_CAPABILITY:
+                raise FlashrtError(
+                    ErrorCode.BAD_REQUEST,
+                    f"weights 'fp8': {self.why} has compute capability {found[0]}.{found[1]}, and FP8 begins with "
+                    f"{_FP8_CAPABILITY[0]}.{_FP8_CAPABILITY[1]} (Ada, Hopper, Blackwell, Thor); use weights auto",
+                )
+        return asked == "fp8"
 
     def backend(self, threads: int, capsule_bytes: int) -> Backend:
         """Take the device.

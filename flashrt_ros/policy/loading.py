@@ -4,27 +4,31 @@
 
 from __future__ import annotations
 
+import gc
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 
-from flashrt_ros.models.checkpoint import Checkpoint
+from flashrt_ros.models.checkpoint import Checkpoint, Tell
 from flashrt_ros.models.observation import ModelObservation
 from flashrt_ros.models.policy_model import PolicyModel
 from flashrt_ros.policy.device import choose
 from flashrt_ros.policy.opening import open_checkpoint
 from flashrt_ros.policy.processing import Processor
 from flashrt_ros.policy.state import session_buffers
-from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+from flashrt_ros.runtime.backend import Backend
+from flashrt_ros.runtime.errors import DeviceRefusalError, ErrorCode, FlashrtError
 from flashrt_ros.runtime.manifest import Manifest
 from flashrt_ros.runtime.plan import Plan, Work
 
 Progress = Callable[[str], None]
 
-CAPSULE_BYTES = 2 << 30
-"""Device memory for capsules and the journal, unless more or less is asked for."""
+CAPSULE_BYTES = (1 << 30) + (256 << 20)
+"""Device memory for capsules and the journal, unless more or less is asked for: a session's own budgets for them."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -50,6 +54,7 @@ def load_policy(
     capsule_bytes: int = CAPSULE_BYTES,
     views: Sequence[str] | None = None,
     tensors: Checkpoint | None = None,
+    weights: str = "auto",
 ) -> Policy:
     """Load a checkpoint, capture its stages and run each of them once.
 
@@ -57,41 +62,65 @@ def load_policy(
         path: folder with config.json, a tokenizer, statistics and *.safetensors.
         device: "cpu", "cuda", or "auto" for a GPU where there is one.
         threads: of the CPU; results are equal to the byte for equal numbers alone.
-        progress: is told each step before it begins; it may raise to stop the loading.
+        progress: is told each step before it begins, and how far long ones are; it may raise to stop the loading.
         contract: its part of the manifest, where a robot's contract gives the policy its inputs.
         precision: "float32", "bfloat16", or "auto": float32 on a CPU, bfloat16 on a GPU.
         capsule_bytes: memory of a GPU that capsules and the journal may fill.
         views: the cameras there are, for a policy that can do with some of its own.
         tensors: weights in place of those in the folder's *.safetensors.
+        weights: "fp8" stores those of the action expert of pi0 and pi0.5 as float8_e4m3fn; "auto": as `precision`.
 
     Raises:
-        FlashrtError: BAD_CHECKPOINT, naming what is wrong; BAD_REQUEST for device, precision, threads or
-            capsule_bytes; DEVICE, there is no such device, or not enough memory on it.
+        FlashrtError: BAD_CHECKPOINT, naming what is wrong; BAD_REQUEST for device, precision, weights, threads or
+            capsule_bytes; NOT_SUPPORTED, the policy has no FP8 weights; DEVICE, there is no such device.
+        DeviceRefusalError: it has not enough memory, or a kernel does not compile; what was taken is given back.
     """
     if threads < 1:
         raise FlashrtError(ErrorCode.BAD_REQUEST, f"threads {threads}: give 1 or more")
     if type(capsule_bytes) is not int or capsule_bytes < 0:
         raise FlashrtError(ErrorCode.BAD_REQUEST, f"capsule_bytes {capsule_bytes!r}: give an int, 0 or more")
     chosen = choose(device)
-    dtype = chosen.precision(precision)
+    dtype, fp8 = chosen.precision(precision), chosen.fp8(weights)
     progress(f"device {chosen.name}: {chosen.why}")
     progress(f"reading the headers of {path}")
-    opened = open_checkpoint(path, dtype, views, tensors)
+    opened = open_checkpoint(path, dtype, views, tensors, fp8)
     model = opened.model
     processor = Processor(model.config, opened.prompts, opened.normaliser)
-    progress("taking the checksums of the weights")
-    manifest = opened.manifest()
+    manifest = opened.manifest(_percent(progress, "taking the checksums of the weights"))
     if contract is not None:
         manifest["contract"] = dict(contract)
+    try:
+        plan = _make_plan(lambda: chosen.backend(threads, capsule_bytes), model, manifest, progress)
+    except (DeviceRefusalError, torch.OutOfMemoryError) as refused:
+        traceback.clear_frames(refused.__traceback__)  # it is they that hold what was taken
+        gc.collect()
+        raise DeviceRefusalError(str(refused)) from None
+    return Policy(plan, model, processor)
+
+
+def _make_plan(take: Callable[[], Backend], model: PolicyModel, manifest: Manifest, progress: Progress) -> Plan:
     progress("allocating buffers")
-    plan = Plan(chosen.backend(threads, capsule_bytes), model, session_buffers(model.config), manifest)
-    progress("reading the weights")
-    model.load_weights(plan.buffers)
+    plan = Plan(take(), model, session_buffers(model.config), manifest)
+    model.load_weights(plan.buffers, _percent(progress, "reading the weights"))
     progress("capturing the stages")
     plan.capture()
     progress("warming up")
     warm_up(plan, model)
-    return Policy(plan, model, processor)
+    return plan
+
+
+def _percent(progress: Progress, what: str) -> Tell:
+    """Tells of a work that begins now, and of each tenth of it that is done."""
+    progress(what)
+    told = 0
+
+    def tell(part: float) -> None:
+        nonlocal told
+        if int(part * 10) > told:
+            told = int(part * 10)
+            progress(f"{what}: {10 * told} %")
+
+    return tell
 
 
 def warm_up(plan: Plan, model: PolicyModel) -> None:

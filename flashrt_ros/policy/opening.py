@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import torch
 
-from flashrt_ros.models.checkpoint import Checkpoint
+from flashrt_ros.models.checkpoint import Checkpoint, Tell, tell_nobody
 from flashrt_ros.models.config import HybridConfig, read_config, read_json
 from flashrt_ros.models.hybrid import Hybrid
 from flashrt_ros.models.pi0 import Pi0, is_adaptive, is_pi0
@@ -38,10 +38,10 @@ class Opened:
     prompts: Prompts
     tokenizer: TextTokenizer
 
-    def manifest(self) -> dict[str, dict[str, str]]:
+    def manifest(self, tell: Tell = tell_nobody) -> dict[str, dict[str, str]]:
         """What makes two policies the same, the files' digests taken."""
         return {
-            **self.model.manifest(),
+            **self.model.manifest(tell),
             "tokenizer": {"sha256": self.tokenizer.fingerprint},
             "normaliser": {"convention": self.normaliser.convention, "sha256": self.normaliser.fingerprint},
         }
@@ -50,8 +50,8 @@ class Opened:
 class Folder(Protocol):
     """A checkpoint's parts, each read by itself, so that trouble with one hides no other's: BAD_CHECKPOINT."""
 
-    def model(self, dtype: torch.dtype, views: Sequence[str] | None) -> PolicyModel:
-        """The model; its tensors are those that its configuration asks for."""
+    def model(self, dtype: torch.dtype, views: Sequence[str] | None, fp8: bool = False) -> PolicyModel:
+        """The model; its tensors are those that its configuration asks for. NOT_SUPPORTED if it has no FP8 weights."""
 
     def config(self, views: Sequence[str] | None = None) -> PolicyConfig:
         """What the model is configured by."""
@@ -84,6 +84,7 @@ def open_checkpoint(
     dtype: torch.dtype = torch.float32,
     views: Sequence[str] | None = None,
     tensors: Checkpoint | None = None,
+    fp8: bool = False,
 ) -> Opened:
     """Read configuration, tokenizer, statistics and the headers of the tensors.
 
@@ -92,12 +93,13 @@ def open_checkpoint(
         dtype: what the policy is to compute in.
         views: the cameras there are, for a policy that can do with some of its own.
         tensors: weights in place of those in the folder's files.
+        fp8: store the weights of the action expert as FP8.
 
     Raises:
-        FlashrtError: BAD_CHECKPOINT, naming what is wrong.
+        FlashrtError: BAD_CHECKPOINT, naming what is wrong; NOT_SUPPORTED, the policy has no FP8 weights.
     """
     folder = open_folder(path, tensors)
-    model, normaliser = folder.model(dtype, views), folder.normaliser()
+    model, normaliser = folder.model(dtype, views, fp8), folder.normaliser()
     return Opened(model, normaliser, folder.prompts(), folder.tokenizer())
 
 
@@ -109,8 +111,11 @@ class HybridFolder:
         self._values = values
         self._tensors = tensors
 
-    def model(self, dtype: torch.dtype, views: Sequence[str] | None) -> PolicyModel:
-        """See Folder.model; it sees all its views."""
+    def model(self, dtype: torch.dtype, views: Sequence[str] | None, fp8: bool = False) -> PolicyModel:
+        """See Folder.model; it sees all its views, and has no FP8 weights."""
+        if fp8:
+            message = f"weights 'fp8': {self._folder} is neither pi0 nor pi0.5; use weights auto"
+            raise FlashrtError(ErrorCode.NOT_SUPPORTED, message)
         return Hybrid.from_folder(self._folder, dtype, self._tensors)
 
     def config(self, views: Sequence[str] | None = None) -> HybridConfig:
@@ -146,9 +151,9 @@ class Pi0Folder:
         self._extra = read_json(folder / NAMES_FILE) if (folder / NAMES_FILE).exists() else {}
         self._asset = self._extra.pop("asset", "")
 
-    def model(self, dtype: torch.dtype, views: Sequence[str] | None) -> PolicyModel:
+    def model(self, dtype: torch.dtype, views: Sequence[str] | None, fp8: bool = False) -> PolicyModel:
         """See Folder.model."""
-        return Pi0(self._values, self._extra, self._checkpoint, dtype, self._widths(), views)
+        return Pi0(self._values, self._extra, self._checkpoint, dtype, self._widths(), views, fp8)
 
     def config(self, views: Sequence[str] | None = None) -> Pi0Config:
         """See Folder.config."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flashrt_ros.models.speech import STOPS
+from flashrt_ros.models.speech import STOPS, Speech
 from flashrt_ros.policy.loading import Policy
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 from flashrt_ros.runtime.lineage import Boundary
@@ -58,7 +58,7 @@ class Request:
         if len(event.stop) > STOPS:
             raise _bad_request(f"{len(event.stop)} stops; give {STOPS} at most")
         stops = tuple(_one_token(policy, text) for text in event.stop)
-        prompt, closing = (policy.processor.tokenizer.encode(text) for text in (event.prompt, event.closing))
+        prompt, closing = (_tokens(policy, policy.model.speech, text) for text in (event.prompt, event.closing))
         rows, room = len(prompt) + event.max_tokens + len(closing), policy.model.config.condition_capacity
         if rows > room:
             raise _bad_request(
@@ -82,6 +82,13 @@ def _check_text(text: object) -> None:
         fits = False
     if not fits:
         raise _bad_request(f"{text!r} is no text; give a str of Unicode characters")
+
+
+def _tokens(policy: Policy, speech: Speech, text: str) -> np.ndarray:
+    tokens = policy.processor.tokenizer.encode(text)
+    if not speech.image_tokens.isdisjoint(tokens.tolist()):
+        raise _bad_request(f"{text!r} holds what stands for an image; show images by observe")
+    return tokens
 
 
 def _one_token(policy: Policy, text: str) -> int:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn, TypeVar
@@ -17,6 +18,9 @@ T = TypeVar("T")
 
 SMALLEST, LARGEST = 1e-9, 1e9
 """Magnitudes of numbers: seconds in this range, and periods of such rates, are nanoseconds that fit 64 bits."""
+
+_NUMBER = re.compile(r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?\.(inf|nan)", re.IGNORECASE)
+"""What all versions of YAML read alike: to YAML 1.1, which this library reads, 1:30 is 90, 012 is 10 and 1_0 is 10."""
 
 _SHOWN = 80
 
@@ -93,12 +97,12 @@ class Value:
         return Section(self.file, self.key, self._node)
 
     def _parsed(self) -> float:
+        if not _NUMBER.fullmatch(self._node.value):
+            self.refuse(f"{self._shown()} is no number that all versions of YAML read alike; write it as 12 or 0.5")
         try:
             number = yaml.safe_load(self._node.value)
         except ValueError:  # more digits than Python reads
             number = math.inf
-        if not isinstance(number, int | float):
-            self.refuse(f"{self._shown()} is no number")
         if number and not SMALLEST <= abs(number) <= LARGEST:
             self.refuse(f"{self._shown()} is out of range; use 0 or a magnitude from {SMALLEST:g} to {LARGEST:g}")
         return number

@@ -44,3 +44,10 @@ class FlashrtError(Exception):
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+class DeviceRefusalError(FlashrtError):
+    """DEVICE; it has no memory for what was asked of it, or no kernel, and is whole: to be asked for other things."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.DEVICE, message)

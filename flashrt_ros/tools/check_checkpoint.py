@@ -20,12 +20,14 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 
 from flashrt_ros.models.checkpoint import Checkpoint
+from flashrt_ros.models.pi0_config import Pi0Config
 from flashrt_ros.models.policy_model import PolicyConfig
 from flashrt_ros.policy.normalise import Normaliser, Scaling
 from flashrt_ros.policy.opening import NAMES_FILE, open_folder
 from flashrt_ros.policy.processing import Processor
 from flashrt_ros.runtime.errors import FlashrtError
 from flashrt_ros.tools.contract_tables import expected
+from flashrt_ros.tools.fp8_error import action_error, actions_line, weight_errors, weights_table
 
 _GOOD, _BAD, _UNCHECKED = 0, 1, 2
 _WIDTH_OF_A_PIPE = 160
@@ -39,6 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="check_checkpoint", description=description, epilog=codes)
     parser.add_argument("path", type=Path, metavar="PATH", help="the folder with config.json")
     parser.add_argument("--headers", action="store_true", help="do not read the values of the tensors")
+    parser.add_argument(
+        "--fp8", action="store_true", help="say what FP8 weights cost pi0 and pi0.5 (a minute or two at full size)"
+    )
     options = parser.parse_args(arguments)
     console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE, highlight=False)
     try:
@@ -70,6 +75,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         weights, broken = read_tensors(checkpoint, not options.headers, status.update)
     console.print(weights)
     troubles += broken
+    if options.fp8 and not troubles and isinstance(config, Pi0Config):
+        with console.status("FP8 weights") as status:
+            console.print(weights_table(weight_errors(checkpoint, config, status.update)))
+            console.print(actions_line(action_error(folder, status.update)), soft_wrap=True)
+    elif options.fp8:
+        why = "what is wrong comes first" if troubles else "it is neither pi0 nor pi0.5"
+        console.print(f"note: FP8 weights are not tried: {why}", style="yellow", markup=False, soft_wrap=True)
     for note in notes(options.path, config, normaliser):
         console.print(f"note: {note}", style="yellow", markup=False, soft_wrap=True)
     for trouble in troubles:

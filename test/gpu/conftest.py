@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from flashrt_ros.models.ops import Ops
+from flashrt_ros.models.reference.quantised import Quantised, quantise
 
 FACTOR = 1.5
 """How many times the error of plain torch in the same precision a kernel may have."""
@@ -49,6 +50,11 @@ class Inputs:
 
     def f32(self, *shape: int, scale: float = 1.0) -> Tensor:
         return torch.randn(shape, generator=self._generator, device="cuda") * scale
+
+    def fp8(self, m: int, k: int) -> Quantised:
+        """Values that keep a product of order one, in rows whose scales differ; the first row is zero."""
+        apart = (torch.arange(m, device="cuda") % 5 / 2)[:, None]
+        return quantise(self.f32(m, k, scale=k**-0.5) * apart)
 
     def index(self, high: int, *shape: int) -> Tensor:
         return torch.randint(high, shape, generator=self._generator, device="cuda")
@@ -160,6 +166,8 @@ def _copies(given: Mapping[str, Any], convert: Callable[[Tensor], Tensor] = lamb
                 x = convert(value)
                 made[id(value)] = torch.empty_strided(x.shape, value.stride(), dtype=x.dtype, device=x.device).copy_(x)
             return made[id(value)]
+        if isinstance(value, Quantised):
+            return Quantised(*map(copy, value))
         return [copy(part) for part in value] if isinstance(value, (list, tuple)) else value
 
     return {key: copy(value) for key, value in given.items()}

@@ -70,7 +70,7 @@ def test_a_kernel_that_does_not_compile_says_why(tmp_path: Path, gpu) -> None:
 
 
 def test_out_of_memory_says_what_for_and_how_much(gpu) -> None:
-    with pytest.raises(FlashrtError, match=r"out of GPU memory: capsules needs 1125899906842624 bytes, \d+ of \d+"):
+    with pytest.raises(FlashrtError, match=r"1125899906842624 bytes of GPU memory for capsules; \d+ of \d+ bytes"):
         gpu.device.allocate(1 << 50, "capsules")
 
 
@@ -79,3 +79,32 @@ def test_a_gpu_that_is_not_there_is_named() -> None:
 
     with pytest.raises(FlashrtError, match="GPU 99: there are"):
         Device(99)
+
+
+def test_a_policy_that_finds_no_room_gives_back_what_it_took(tmp_path: Path, root: Path) -> None:
+    program = """
+import gc, sys, torch
+from flashrt_ros.models.tiny import write_tiny_checkpoint
+from flashrt_ros.policy.loading import load_policy
+from flashrt_ros.runtime.errors import DeviceRefusalError
+folder = write_tiny_checkpoint(sys.argv[1])
+gigabyte = 1 << 30
+def free():
+    gc.collect()
+    return torch.cuda.mem_get_info()[0]
+policy = load_policy(folder, "cuda", capsule_bytes=gigabyte)
+held = free()
+del policy
+print(free() - held > gigabyte)
+for attempt in range(2):
+    before = free()
+    try:
+        load_policy(folder, "cuda", capsule_bytes=1 << 50)
+    except DeviceRefusalError as refused:
+        print(str(refused)[:14], before - torch.cuda.mem_get_info()[0] < gigabyte // 16)
+load_policy(folder, "cuda", capsule_bytes=gigabyte)
+"""
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=root)
+    assert (done.stdout.splitlines(), done.stderr) == (["True", *["out of memory: True"] * 2], "")
+    assert done.returncode == 0

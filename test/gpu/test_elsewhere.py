@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from flashrt_ros.models.tiny import write_tiny_checkpoint
+from flashrt_ros.models.tiny_pi0 import write_tiny_pi0
 from flashrt_ros.policy.loading import Policy, load_policy
 from flashrt_ros.policy.session import Mode, Session
 from flashrt_ros.policy.writer import CapsuleWriter
@@ -32,16 +33,21 @@ session = Session(policy)
 writer = CapsuleWriter(sys.argv[2], 1 << 30, policy.plan.buffers, policy.manifest(), session.store.is_pinned)
 session.store.add(writer.read("saved").result({SECONDS}))
 session.restore("saved", Mode.EXACT)
+delay = 2 if policy.model.config.guided else None
+chunks = [session.act(delay).actions.tolist()]
 session.observe(random_observation(policy, np.random.default_rng(9), 3))
-chunk = session.act()
+chunks.append(session.act(delay).actions.tolist())
 writer.close({SECONDS})
-print(json.dumps([session.digests(), chunk.actions.tolist()]))
+print(json.dumps([session.digests(), chunks]))
 """
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny_checkpoint(tmp_path_factory.mktemp("checkpoint"), max_rows=512, max_instruction_tokens=48)
+@pytest.fixture(scope="module", params=["append", "pi0", "pi05"])
+def checkpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("checkpoint")
+    if request.param in ("pi0", "pi05"):
+        return write_tiny_pi0(folder, request.param, action_mode="delta")
+    return write_tiny_checkpoint(folder, max_rows=512, max_instruction_tokens=48)
 
 
 def saved_session(policy: Policy, folder: Path) -> Session:
@@ -62,9 +68,11 @@ def saved_session(policy: Policy, folder: Path) -> Session:
 def test_another_process_continues_to_the_byte(checkpoint: Path, tmp_path: Path, root: Path, precision: str) -> None:
     policy = load_policy(checkpoint, device="cuda", precision=precision)
     session = saved_session(policy, tmp_path)
+    delay = 2 if policy.model.config.guided else None
+    chunks = [session.act(delay).actions.tolist()]
     session.observe(random_observation(policy, np.random.default_rng(9), 3))
-    actions = session.act().actions.tolist()
-    ours = [session.digests(), actions]
+    chunks.append(session.act(delay).actions.tolist())
+    ours = [session.digests(), chunks]
     command = [sys.executable, "-c", GO_ON, str(checkpoint), str(tmp_path), precision]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False, cwd=root)
     assert done.returncode == 0, done.stderr

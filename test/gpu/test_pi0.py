@@ -47,19 +47,30 @@ def backend(device: str, case: Recorded, views: list[str]) -> Backend:
     return CudaBackend(type("Ops", (Given, CudaOps), {}), 1 << 20)
 
 
-def errors(name: str, case: Recorded, device: str, dtype: torch.dtype) -> dict[str, float]:
-    """Mean error of the prefix's keys and values, and of the actions."""
+def run(
+    name: str, case: Recorded, device: str, dtype: torch.dtype, fp8: bool = False
+) -> tuple[Plan, list[torch.Tensor]]:
+    """A plan that has drawn the chunk of a case, and the velocities of its steps."""
     views = [view for view in VIEWS if case[f"image_mask.{view}"]]
     extra = {"views": views, "steps": len(case["time"]), "prompt_sizes": [5, 12]}
-    model = Pi0(read_json(DATA / name / "config.json"), extra, Checkpoint(DATA / name), dtype)
+    model = Pi0(read_json(DATA / name / "config.json"), extra, Checkpoint(DATA / name), dtype, fp8=fp8)
     plan = Plan(backend(device, case, views), model, [], {})
     model.load_weights(plan.buffers)
     plan.capture()
     tokens = case["tokens"][0][case["token_mask"][0].bool()].long().numpy()
     seen = ModelObservation(np.zeros((len(views), 56, 56, 3), np.uint8), case["state"][0].numpy())
+    velocities = []
     for step in (*model.observe(seen, tokens).steps, *model.act().steps):
         plan.run(step)
+        if step.stage == "denoise_step":
+            velocities.append(plan.buffers["velocity"].clone())
     assert plan.fence() == ""
+    return plan, velocities
+
+
+def errors(name: str, case: Recorded, device: str, dtype: torch.dtype) -> dict[str, float]:
+    """Largest (float32) or mean (bfloat16) error of the prefix's keys and values, of velocities, and of the actions."""
+    plan, velocities = run(name, case, device, dtype)
     image = [case[f"image_mask.{view}"].bool().repeat_interleave(16) for view in VIEWS]
     live = torch.cat((*image, case["token_mask"][0].bool()))
     found = {
@@ -68,6 +79,7 @@ def errors(name: str, case: Recorded, device: str, dtype: torch.dtype) -> dict[s
         for layer in range(3)
         for part in ("key", "value")
     }
+    found["velocity"] = torch.stack(velocities).cpu() - case["velocity"][:, 0]
     found["actions"] = plan.buffers["chunk"].cpu() - case["actions"][0]
     return {
         key: float(value.abs().max() if dtype == torch.float32 else value.abs().mean()) for key, value in found.items()
@@ -90,3 +102,17 @@ def test_bfloat16_errs_no_more_than_plain_torch(name: str, number: int) -> None:
     ours, plain = (errors(name, case, device, torch.bfloat16) for device in ("cuda", "cpu"))
     print(name, number, {key: round(ours[key] / plain[key], 3) for key in ours})
     assert all(ours[key] <= FACTOR * plain[key] for key in ours), (ours, plain)
+
+
+@pytest.mark.parametrize("name", ["pi0_tiny", "pi05_tiny"])
+def test_fp8_weights_give_what_they_give_on_a_cpu(name: str) -> None:
+    case = load_file(DATA / name / "case0.safetensors")
+    exact = run(name, case, "cpu", torch.float32, fp8=True)[0].buffers["chunk"]
+
+    def error(device: str, dtype: torch.dtype) -> torch.Tensor:
+        return (run(name, case, device, dtype, fp8=True)[0].buffers["chunk"].cpu() - exact).abs()
+
+    assert error("cuda", torch.float32).max() < 1e-4
+    ours, plain = error("cuda", torch.bfloat16), error("cpu", torch.bfloat16)
+    print(name, float(ours.mean() / plain.mean()))
+    assert ours.mean() <= FACTOR * plain.mean()

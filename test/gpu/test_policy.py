@@ -14,6 +14,7 @@ import torch
 from flashrt_ros.models.tiny import write_tiny_checkpoint
 from flashrt_ros.models.tiny_pi0 import write_tiny_pi0
 from flashrt_ros.policy.loading import Policy, load_policy
+from flashrt_ros.policy.processing import Observation
 from flashrt_ros.policy.session import Chunk, Mode, Session
 from flashrt_ros.tools.audit import audit, random_observation
 
@@ -36,9 +37,9 @@ def policy(request: pytest.FixtureRequest, checkpoint: Path) -> Policy:
     return load_policy(checkpoint, device="cuda", precision=request.param)
 
 
-def run(policy: Policy, session: Session, seed: int = 3) -> Chunk:
+def run(policy: Policy, session: Session, seed: int = 3, key: int = 7) -> Chunk:
     rng = np.random.default_rng(seed)
-    session.begin(INSTRUCTION, seed=7)
+    session.begin(INSTRUCTION, seed=key)
     for stamp in (1, 2):
         session.observe(random_observation(policy, rng, stamp))
         chunk = session.act()
@@ -88,6 +89,41 @@ def test_the_state_is_closed_and_captured_once(policy: Policy) -> None:
     result = audit(policy)
     assert result.closed, (result.differing, [found for found in result.findings if not found.noticed])
     assert result.captures == captures == len(policy.model.stages())
+
+
+def test_a_restored_boundary_gives_another_seed_what_a_cold_run_gives(policy: Policy) -> None:
+    session, cold = Session(policy), Session(policy)
+    run(policy, session)
+    session.snapshot("acted")
+    first = session.act().actions
+    session.begin("put the green cube into the bowl", seed=1)
+    chunks = []
+    for mode, seed in ((Mode.EXACT, None), (Mode.REOBSERVE, 8)):
+        session.restore("acted", mode)
+        if seed is not None:
+            session.reseed(seed)
+        chunks.append(session.act().actions)
+    assert np.array_equal(chunks[0], first)
+    run(policy, cold, key=8)
+    assert np.array_equal(cold.act().actions, chunks[1])
+    assert not np.array_equal(chunks[1], first)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_prompts_of_every_length_capture_nothing_and_take_no_memory(precision: str, tmp_path: Path) -> None:
+    policy = load_policy(write_tiny_pi0(tmp_path, "pi05", steps=3), device="cuda", precision=precision)
+    session = Session(policy, journal_bytes=1)
+    session.begin(INSTRUCTION)
+    images = random_observation(policy, np.random.default_rng(0), 1).images
+    captures, memory, rows = policy.plan.backend.captures, taken(policy), set()
+    for stamp in range(100):
+        # The larger a number is, the more digits the prompt has.
+        state = np.random.default_rng(stamp).uniform(-1.0, -0.9 + 0.025 * stamp, policy.model.config.state_dim)
+        rows.add(session.observe(Observation(images, state, stamp)).prefilled_tokens)
+        assert np.isfinite(session.act().actions).all()
+    assert len(rows) > 10
+    assert policy.plan.backend.captures == captures
+    assert taken(policy) == memory
 
 
 def taken(policy: Policy) -> tuple[int, int]:

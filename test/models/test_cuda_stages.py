@@ -114,6 +114,22 @@ def test_every_stage_of_pi0_has_kernels(
     assert not missing
 
 
+@pytest.mark.parametrize("capability", [(8, 9), (9, 0)], ids=["sm_89", "sm_90"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
+def test_weights_of_one_byte_have_kernels(
+    tmp_path: Path, dtype: torch.dtype, capability: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_tiny_pi0(tmp_path, "pi0")
+    tiny = Pi0(read_json(folder / "config.json"), {}, Checkpoint(folder), dtype, fp8=True)
+    values = {"action_horizon": 50}
+    published = Pi0(values, {}, RandomPi0Checkpoint(read_pi0(values, {}, False)), dtype, fp8=True)
+    for model, heads in ((tiny, "fp8_norm"), (published, "fp8_heads")):  # those of the tiny one are too narrow
+        there = {"fp8_add", "fp8_gelu", heads} if dtype == torch.bfloat16 else {"dequantise_f32"}
+        launched = launches(model, capability, monkeypatch)
+        assert {kernel for source, kernel in launched if source == "fp8_linear"} == there
+        assert not {name for name in launched if not _is_in_file(*name)}
+
+
 def _is_in_file(source: str, kernel: str) -> bool:
     return kernel.encode() + b"\0" in _cubin(source)
 

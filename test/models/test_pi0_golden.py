@@ -22,6 +22,9 @@ from flashrt_ros.runtime.backend import CpuBackend
 from flashrt_ros.runtime.plan import Plan
 
 DATA = Path(__file__).parent.parent / "data"
+FP8_BOUND = 0.01
+"""Error of actions with FP8 weights, root mean square, relative to that of the actions."""
+
 Recorded = dict[str, torch.Tensor]
 
 
@@ -41,11 +44,11 @@ class RecordedInputs(Ops):
         out.copy_(self._noise)
 
 
-def golden(name: str, case: Recorded, dtype: torch.dtype = torch.float32) -> tuple[Pi0, Plan]:
+def golden(name: str, case: Recorded, dtype: torch.dtype = torch.float32, fp8: bool = False) -> tuple[Pi0, Plan]:
     """The recorded policy with the unmasked views and the steps of a case, its prefix written."""
     views = [view for view in VIEWS if case[f"image_mask.{view}"]]
     extra = {"views": views, "steps": len(case["time"]), "prompt_sizes": [5, 12]}
-    model = Pi0(read_json(DATA / name / "config.json"), extra, Checkpoint(DATA / name), dtype)
+    model = Pi0(read_json(DATA / name / "config.json"), extra, Checkpoint(DATA / name), dtype, fp8=fp8)
     plan = Plan(CpuBackend(RecordedInputs(case, views)), model, [], {})
     model.load_weights(plan.buffers)
     plan.capture()
@@ -86,6 +89,15 @@ def test_velocities_and_actions_equal_the_recorded_ones(recorded: tuple[str, Rec
     assert plan.fence() == ""
     torch.testing.assert_close(torch.stack(velocities), case["velocity"][:, 0], rtol=0, atol=1e-5)
     torch.testing.assert_close(plan.buffers["chunk"], case["actions"][0], rtol=0, atol=1e-5)
+
+
+def test_weights_of_one_byte_give_actions_near_the_recorded_ones(recorded: tuple[str, Recorded]) -> None:
+    name, case = recorded
+    model, plan = golden(name, case, fp8=True)
+    for step in model.act().steps:
+        plan.run(step)
+    error, scale = plan.buffers["chunk"] - case["actions"][0], case["actions"][0].square().mean().sqrt()
+    assert 1e-5 < error.square().mean().sqrt() < FP8_BOUND * scale
 
 
 def test_times_are_summed_up_as_openpi_does(recorded: tuple[str, Recorded]) -> None:

@@ -4,18 +4,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import wait
 
 COMMAND_CONTRACT = """
 observation:
@@ -38,21 +36,8 @@ ROOT = Path(__file__).resolve().parents[2]
 if importlib.util.find_spec("rclpy") is None:
     collect_ignore_glob = ["test_*.py"]
 else:
-    import rclpy
-    from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
     from rclpy.node import Node
-
-
-def wait(condition: Callable[[], Any], timeout: float = 10.0, what: str = "") -> Any:
-    """Return the condition's first true value; fail where none comes in time."""
-    deadline = time.monotonic() + timeout
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > deadline:
-            pytest.fail(f"waited {timeout} s in vain for {what or condition}")
-        time.sleep(0.002)
+    from spinning import spinning
 
 
 class NodeProcess:
@@ -96,7 +81,7 @@ class NodeProcess:
 
 @pytest.fixture
 def wait_until() -> Callable[..., Any]:
-    """`wait_until(condition, timeout=10.0, what="")` returns the condition's first true value, or fails."""
+    """`wait_until(condition, timeout, what)` returns the condition's first true value, or fails."""
     return wait
 
 
@@ -132,17 +117,5 @@ def contract(tmp_path: Path) -> Path:
 @pytest.fixture
 def node(context: None) -> Iterator[Node]:
     """A node of the test's own, spun by a thread."""
-    own = rclpy.create_node("test")
-    executor = SingleThreadedExecutor()
-    executor.add_node(own)
-
-    def spin() -> None:
-        with contextlib.suppress(ExternalShutdownException):
-            executor.spin()
-
-    thread = threading.Thread(target=spin, daemon=True)
-    thread.start()
-    yield own
-    executor.shutdown()
-    thread.join(5.0)
-    own.destroy_node()
+    with spinning("test") as own:
+        yield own

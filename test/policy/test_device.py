@@ -75,3 +75,16 @@ def test_precision_follows_the_device_unless_it_is_asked_for() -> None:
     assert Device("cpu", "").precision("auto") is torch.float32
     assert Device("cuda", "").precision("auto") is torch.bfloat16
     assert Device("cuda", "").precision("float32") is torch.float32
+
+
+def test_fp8_weights_need_a_gpu_that_has_it_or_a_cpu(refuses: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = Device("cuda", "an NVIDIA A100")
+    for capability, there in (((8, 9), True), ((11, 0), True), ((8, 7), False)):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index, found=capability: found)
+        assert not gpu.fp8("auto")
+        if there:
+            assert gpu.fp8("fp8")
+            continue
+        with refuses(ErrorCode.BAD_REQUEST, "weights 'fp8': an NVIDIA A100 has compute capability 8.7", "weights auto"):
+            gpu.fp8("fp8")
+    assert Device("cpu", "asked for").fp8("fp8")

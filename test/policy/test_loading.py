@@ -3,6 +3,8 @@
 
 import json
 import shutil
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from flashrt_ros.policy.loading import Policy, load_policy
-from flashrt_ros.runtime.errors import ErrorCode
+from flashrt_ros.runtime.errors import DeviceRefusalError, ErrorCode
 from flashrt_ros.runtime.manifest import differences
 from flashrt_ros.runtime.plan import Plan
 
@@ -48,12 +50,15 @@ def test_progress_is_told_and_may_stop_it(checkpoint: Path) -> None:
 
     def progress(step: str) -> None:
         told.append(step)
-        if step.startswith("allocating"):
+        if step == "reading the weights: 50 %":
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         load_policy(checkpoint, progress=progress)
-    assert len(told) == 4
+    steps = list(dict.fromkeys(step.split(":")[0] for step in told))
+    checksums, weights = "taking the checksums of the weights", "reading the weights"
+    assert steps == ["device cpu", f"reading the headers of {checkpoint}", checksums, "allocating buffers", weights]
+    assert f"{checksums}: 100 %" in told
 
 
 def test_devices_and_threads(checkpoint: Path, refuses) -> None:
@@ -64,6 +69,10 @@ def test_devices_and_threads(checkpoint: Path, refuses) -> None:
         load_policy(checkpoint, device="tpu")
     with refuses(ErrorCode.BAD_REQUEST, "'float16'"):
         load_policy(checkpoint, device="cpu", precision="float16")
+    with refuses(ErrorCode.BAD_REQUEST, "weights 'int4': use auto or fp8"):
+        load_policy(checkpoint, device="cpu", weights="int4")
+    with refuses(ErrorCode.NOT_SUPPORTED, "weights 'fp8'", "neither pi0 nor pi0.5"):
+        load_policy(checkpoint, device="cpu", weights="fp8")
     with refuses(ErrorCode.BAD_REQUEST, "threads 0"):
         load_policy(checkpoint, threads=0)
 
@@ -117,3 +126,19 @@ def test_weights_that_make_nan_are_refused(copy: Path, refuses) -> None:
     save_file(tensors, file)
     with refuses(ErrorCode.BAD_CHECKPOINT, "policy tiny", "hidden states are not finite"):
         load_policy(copy)
+
+
+@pytest.mark.parametrize("full", [DeviceRefusalError, torch.OutOfMemoryError])
+def test_a_device_without_room_gets_back_what_was_taken(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch, full: Callable[[str], Exception]
+) -> None:
+    taken: list[weakref.ref[Plan]] = []
+
+    def capture(plan: Plan) -> None:
+        taken.append(weakref.ref(plan))
+        raise full("out of memory: 9 bytes for scratch")
+
+    monkeypatch.setattr(Plan, "capture", capture)
+    with pytest.raises(DeviceRefusalError, match="out of memory: 9 bytes for scratch") as refused:
+        load_policy(checkpoint, device="cpu")
+    assert [plan() for plan in taken] == [None], refused

@@ -11,15 +11,17 @@ from flashrt_ros.models.tiny_pi0 import ACTIONS, STATE, write_tiny_pi0
 from flashrt_ros.policy.loading import Policy, load_policy
 from flashrt_ros.policy.processing import Observation
 from flashrt_ros.policy.session import Mode, Session
+from flashrt_ros.runtime.plan import Plan
 from flashrt_ros.tools.audit import audit, random_observation
 
 INSTRUCTION = "press the red button"
 
 
-@pytest.fixture(scope="module", params=["pi0", "pi05"])
+@pytest.fixture(scope="module", params=["pi0", "pi05", "pi0 fp8"])
 def policy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Policy:
-    folder = write_tiny_pi0(tmp_path_factory.mktemp(request.param), request.param, steps=3)
-    return load_policy(folder, device="cpu", views=["base_0_rgb"])
+    kind, _, weights = request.param.partition(" ")
+    folder = write_tiny_pi0(tmp_path_factory.mktemp(kind), kind, steps=3)
+    return load_policy(folder, device="cpu", views=["base_0_rgb"], weights=weights or "auto")
 
 
 def seen(policy: Policy, seed: int) -> Observation:
@@ -30,8 +32,63 @@ def test_the_state_is_closed(policy: Policy) -> None:
     captures = policy.plan.backend.captures
     result = audit(policy)
     assert result.closed, (result.differing, [found for found in result.findings if not found.noticed])
-    assert {found.name for found in result.findings} >= {"cache.2.key", "position", "generator", "chunk", "instruction"}
     assert result.captures == captures
+    noticed = {found.name: found.noticed for found in result.findings}
+    unread = {"previous_chunk", "previous_reference", "history_images", "history_proprio", "measured", "reference"}
+    assert {name for name, how in noticed.items() if how != "output"} == unread
+    assert {noticed[name] for name in unread} == {"bytes"}
+    assert set(noticed) - unread >= {f"cache.{layer}.{part}" for layer in range(3) for part in ("key", "value")}
+    assert set(noticed) - unread >= {"position", "generator", "chunk", "plan", "instruction", "history_count"}
+
+
+@pytest.mark.parametrize("left_out", ["chunk", "plan"])
+def test_a_chunk_that_goes_on_needs_the_one_before_it(policy: Policy, left_out: str) -> None:
+    session, b = Session(policy), policy.plan.buffers
+    session.begin(INSTRUCTION, seed=7)
+    session.observe(seen(policy, 1))
+    session.executed(session.act().act_index, 4)
+    session.observe(seen(policy, 2))
+    session.snapshot("seen")
+    follows = session.act(delay=2).actions
+
+    def again(spoiled: bool) -> np.ndarray:
+        session.restore("seen", Mode.EXACT)
+        if spoiled:
+            b[left_out].zero_()
+        return session.act(delay=2).actions
+
+    assert np.array_equal(again(spoiled=False), follows)
+    assert not np.array_equal(again(spoiled=True), follows)
+
+
+def test_every_way_back_to_a_boundary_brings_its_bytes_and_what_follows(policy: Policy) -> None:
+    session = Session(policy)
+    session.begin(INSTRUCTION, seed=7)
+    session.observe(seen(policy, 1))
+    session.executed(session.act().act_index, 4)
+    session.snapshot("acted")
+    session.fork("branch", "another try")
+
+    def go_on() -> list[object]:
+        actions = [session.act(delay=2).actions.tobytes()]
+        session.observe(seen(policy, 2))
+        actions.append(session.act(delay=2).actions.tobytes())
+        return [actions, session.digests()]
+
+    before, after = session.digests(), go_on()
+    for back in (
+        lambda: session.restore("acted", Mode.EXACT),
+        lambda: session.restore("branch", Mode.EXACT),
+        lambda: session.rollback(3, Mode.EXACT),
+    ):
+        back()
+        assert session.digests() == before
+        assert go_on() == after
+    session.begin("pick up the green cube", seed=1)
+    session.observe(seen(policy, 3))
+    session.restore("acted", Mode.EXACT)
+    assert session.digests() == before
+    assert go_on() == after
 
 
 def test_a_restored_boundary_gives_the_same_bytes_and_another_seed_what_a_cold_run_gives(policy: Policy) -> None:
@@ -83,12 +140,15 @@ def test_the_start_of_an_episode_holds_no_rows_and_says_so(policy: Policy) -> No
     assert "holds no rows" in report.note
 
 
-def test_prompts_of_every_length_capture_nothing_anew(policy: Policy) -> None:
+def test_prompts_of_every_length_capture_nothing_anew(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
     session, captures = Session(policy, journal_bytes=1), policy.plan.backend.captures
     session.begin(INSTRUCTION)
-    images, rows = seen(policy, 0).images, set()
+    images, rows, stages, real = seen(policy, 0).images, set(), set(), Plan.run
+    monkeypatch.setattr(Plan, "run", lambda plan, step: (stages.add(step.stage), real(plan, step)))
     for stamp in range(100):
-        state = np.random.default_rng(stamp).uniform(-1.5, 1.5, len(STATE)) * (stamp % 7 > 0)
+        # The larger a number is, the more digits the prompt has.
+        state = np.random.default_rng(stamp).uniform(-1.0, -0.9 + 0.025 * stamp, len(STATE))
         rows.add(session.observe(Observation(images, state, stamp)).prefilled_tokens)
     assert policy.plan.backend.captures == captures
-    assert (len(rows) > 3) == policy.model.config.adaptive
+    assert (len(rows) > 10) == policy.model.config.adaptive
+    assert ({"prefix_32", "prefix_64"} <= stages) == policy.model.config.adaptive

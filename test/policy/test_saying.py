@@ -212,16 +212,19 @@ def test_canceled_between_any_two_steps_nothing_has_been_said(policy: Policy, se
     assert len(session.say(20, stop=()).tokens) == 20
 
 
+BAD = ErrorCode.BAD_REQUEST
 REFUSALS: dict[str, tuple[ErrorCode, str, Callable[[Session], object]]] = {
-    "nothing": (ErrorCode.BAD_REQUEST, "max_tokens 0; give an int, 1 or more", lambda s: s.say(0)),
-    "half a token": (ErrorCode.BAD_REQUEST, r"max_tokens 3\.5; give an int", lambda s: s.say(3.5)),
-    "a number of an array": (ErrorCode.BAD_REQUEST, "give an int", lambda s: s.say(np.int64(3))),
-    "letters of a text": (ErrorCode.BAD_REQUEST, "stop 'end' is one text", lambda s: s.say(4, stop="end")),
-    "no text": (ErrorCode.BAD_REQUEST, "5 is no text", lambda s: s.say(4, stop=(5,))),
-    "half a character": (ErrorCode.BAD_REQUEST, r"'\\ud800' is no text", lambda s: s.say(4, prompt="\ud800")),
-    "no token": (ErrorCode.BAD_REQUEST, "stop 'end' is 3 tokens", lambda s: s.say(4, stop=("end",))),
-    "many stops": (ErrorCode.BAD_REQUEST, "9 stops; give 8 at most", lambda s: s.say(4, stop=tuple("abcdefghi"))),
-    "more than the head can see": (ErrorCode.BAD_REQUEST, "has room for 192", lambda s: s.say(190, prompt=TURN)),
+    "nothing": (BAD, "max_tokens 0; give an int, 1 or more", lambda s: s.say(0)),
+    "half a token": (BAD, r"max_tokens 3\.5; give an int", lambda s: s.say(3.5)),
+    "a number of an array": (BAD, "give an int", lambda s: s.say(np.int64(3))),
+    "letters of a text": (BAD, "stop 'end' is one text", lambda s: s.say(4, stop="end")),
+    "no text": (BAD, "5 is no text", lambda s: s.say(4, stop=(5,))),
+    "half a character": (BAD, r"'\\ud800' is no text", lambda s: s.say(4, prompt="\ud800")),
+    "no token": (BAD, "stop 'end' is 3 tokens", lambda s: s.say(4, stop=("end",))),
+    "many stops": (BAD, "9 stops; give 8 at most", lambda s: s.say(4, stop=tuple("abcdefghi"))),
+    "an image": (BAD, r"image_pad\|>' holds what stands for an image", lambda s: s.say(4, prompt="at <|image_pad|>")),
+    "an image's end": (BAD, "what stands for an image", lambda s: s.say(4, closing="<|vision_end|>")),
+    "more than the head can see": (BAD, "has room for 192", lambda s: s.say(190, prompt=TURN)),
 }
 
 

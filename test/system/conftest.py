@@ -4,13 +4,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
 import signal
 import subprocess
 import sys
-import threading
 import time
 from array import array
 from collections.abc import Callable, Iterator
@@ -19,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from waiting import wait
 
 ROOT = Path(__file__).resolve().parents[2]
 VIEWS = ("front", "wrist")
@@ -34,9 +33,9 @@ else:
     from diagnostic_msgs.msg import DiagnosticArray
     from rclpy.action import ActionClient
     from rclpy.duration import Duration
-    from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
     from rclpy.node import Node
     from sensor_msgs.msg import Image, JointState
+    from spinning import spinning
 
     from flashrt_ros.models.tiny import JOINTS, write_tiny_checkpoint
     from flashrt_ros.node import qos
@@ -45,14 +44,7 @@ else:
 
 def until(condition: Callable[[], Any], what: object = "", timeout: float = PATIENCE) -> Any:
     """Return the condition's first true value; fail where none comes in time."""
-    deadline = time.monotonic() + timeout
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > deadline:
-            pytest.fail(f"waited {timeout} s in vain for {what() if callable(what) else what or condition}")
-        time.sleep(0.002)
+    return wait(condition, timeout, what)
 
 
 class Robot:
@@ -347,20 +339,8 @@ def heartbeat_timeout() -> float:
 @pytest.fixture(scope="module")
 def spun(context: None) -> Iterator[Node]:
     """A node of the test's own, spun by a thread."""
-    node = Node("test")
-    executor = SingleThreadedExecutor()
-    executor.add_node(node)
-
-    def spin() -> None:
-        with contextlib.suppress(ExternalShutdownException):
-            executor.spin()
-
-    thread = threading.Thread(target=spin, daemon=True)
-    thread.start()
-    yield node
-    executor.shutdown()
-    thread.join(5.0)
-    node.destroy_node()
+    with spinning("test") as node:
+        yield node
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,29 @@ def test_a_folder_that_is_none_is_not_checked(tmp_path: Path, capsys) -> None:
     assert check(tmp_path / "absent", capsys)[0] == 2
     (tmp_path / "config.json").write_text("{}")
     assert check(tmp_path, capsys)[0] == 2
+
+
+@pytest.mark.parametrize("kind", ["pi0", "pi05"])
+def test_it_says_what_fp8_weights_cost(kind: str, tmp_path: Path, capsys) -> None:
+    folder = write_tiny_pi0(tmp_path, kind)
+    code, said = check(folder, capsys, "--fp8")
+    assert code == 0
+    rows = {"q": 4 * 16, "k": 16, "v": 16, "o": 32, "gate": 64, "up": 64, "down": 32}
+    for name, count in rows.items():
+        found = re.search(rf"{name}_proj {3 * count} (0\.\d+) (0\.\d+) ", said)
+        assert found is not None, name
+        assert 0.02 < float(found[2]) < float(found[1]) < 0.04
+    actions = re.search(r"largest error (\S+), mean (\S+), of normalised actions that are (\S+) in size", said)
+    assert actions is not None
+    largest, mean, size = map(float, actions.groups())
+    assert 0 < mean < largest < 0.2 * size
+    assert "FP8" not in check(folder, capsys)[1]
+
+
+def test_fp8_is_not_tried_where_it_cannot_be(tmp_path: Path, capsys) -> None:
+    code, said = check(write_tiny_checkpoint(tmp_path / "tiny"), capsys, "--fp8")
+    assert (code, "FP8 weights are not tried: it is neither pi0 nor pi0.5" in said) == (0, True)
+    folder = write_tiny_pi0(tmp_path / "pi0", "pi0")
+    (folder / "paligemma_tokenizer.model").unlink()
+    code, said = check(folder, capsys, "--fp8")
+    assert (code, "FP8 weights are not tried: what is wrong comes first" in said) == (1, True)

@@ -43,7 +43,7 @@ class CudaDeltaRule(CudaBase):
             *(q, k, beta, g, length, prepared),
             *(group, *strides[:2]),
         )
-        exchanged = k_width // 16 * 4096 + 2 * 3072 + 2048
+        exchanged = k_width // 16 * 4096 + 2 * 3072
         stage = (2 * (k_width + 8) + _VALUE_PITCH) * _CHUNK * 2 + _PREPARED_BYTES
         stages = min(_STAGES, (self.cuda.device.properties.shared_memory - exchanged) // stage)
         self.cuda.launch(

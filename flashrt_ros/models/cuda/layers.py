@@ -14,6 +14,7 @@ from torch import Tensor
 from flashrt_ros.models.cuda.layout import ACCESS, ceil_div, expect
 from flashrt_ros.models.cuda.rows import CudaRows
 from flashrt_ros.models.reference.flow import Flow
+from flashrt_ros.models.reference.quantised import Matrix, Quantised
 
 _WIDTH, _HEADS, _HEAD, _MLP, _MOST_ROWS, _MOST_LAYERS, _MOST_KEYS = 1024, 8, 256, 4096, 50, 20, 128
 _CLUSTERS, _RANKS, _THREADS, _SHARED = (15, 16), 8, 384, 232448
@@ -53,10 +54,10 @@ class CudaLayers(CudaRows):
         x: Tensor,
         gains: Sequence[Tensor],
         step: Tensor,
-        heads: Sequence[Tensor],
-        out: Sequence[Tensor],
-        gate_up: Sequence[Tensor],
-        down: Sequence[Tensor],
+        heads: Sequence[Matrix],
+        out: Sequence[Matrix],
+        gate_up: Sequence[Matrix],
+        down: Sequence[Matrix],
         cos: Tensor,
         sin: Tensor,
         start: Tensor,
@@ -69,8 +70,8 @@ class CudaLayers(CudaRows):
         length: Tensor | None = None,
     ) -> None:
         """See Flow.transformer_layers: one kernel for the sizes of pi0's action expert, where there are clusters."""
-        weights = (heads, out, gate_up, down, keys, values)
-        clusters = self._clusters(x, weights) if length is None else 0
+        weights = [_tensors(found) for found in (heads, out, gate_up, down, keys, values)]
+        clusters = self._clusters(x, weights) if length is None and all(weights) else 0
         if not clusters:
             places = (cos, sin, start, end, keys, values, eps, biases, gates, length)
             Flow.transformer_layers(self, x, gains, step, heads, out, gate_up, down, *places)  # type: ignore[arg-type]
@@ -96,7 +97,7 @@ class CudaLayers(CudaRows):
         options = {"shared": _SHARED, "cluster": _RANKS}
         self.cuda.launch_with("denoise_layers", "denoise_layers", clusters * _RANKS, _THREADS, walk, **options)
 
-    def _clusters(self, x: Tensor, weights: tuple[Sequence[Tensor], ...]) -> int:
+    def _clusters(self, x: Tensor, weights: Sequence[Sequence[Tensor]]) -> int:
         """How many clusters kernels/denoise_layers.cu takes these with, all at the same time; 0 if it does not."""
         shapes = ((_HEADS + 2) * _HEAD, _WIDTH), (_WIDTH, _HEADS * _HEAD), (2 * _MLP, _WIDTH), (_WIDTH, _MLP)
         caches = (*weights[4], *weights[5])
@@ -140,6 +141,11 @@ class CudaLayers(CudaRows):
 
     def _map(self, x: Tensor, shape: Sequence[int], strides: Sequence[int], box: Sequence[int]) -> ctypes.Array[Any]:
         return _Map.from_buffer_copy(self.cuda.encode_tiles(x, shape, strides, box))
+
+
+def _tensors(found: Sequence[Matrix]) -> list[Tensor]:
+    """The same, or none if one is quantised."""
+    return [] if any(isinstance(w, Quantised) for w in found) else [w for w in found if not isinstance(w, Quantised)]
 
 
 def _put_tables(

@@ -12,12 +12,12 @@ from flashrt_ros.models.cuda.decoding import CudaDecoding
 from flashrt_ros.models.cuda.delta_mixer import CudaDeltaMixer
 from flashrt_ros.models.cuda.delta_rule import CudaDeltaRule
 from flashrt_ros.models.cuda.elementwise import CudaElementwise
-from flashrt_ros.models.cuda.flow import CudaFlow
 from flashrt_ros.models.cuda.images import CudaImages
 from flashrt_ros.models.cuda.layers import CudaLayers
 from flashrt_ros.models.cuda.linear import CudaLinear
 from flashrt_ros.models.cuda.noise import CudaNoise
 from flashrt_ros.models.cuda.norms import CudaNorms
+from flashrt_ros.models.cuda.quantised import CudaQuantisedFlow
 from flashrt_ros.models.cuda.rope import CudaRope
 from flashrt_ros.models.cuda.rows import CudaRows
 from flashrt_ros.models.ops import Ops
@@ -37,7 +37,7 @@ class CudaOps(
     CudaRows,
     CudaNoise,
     CudaImages,
-    CudaFlow,
+    CudaQuantisedFlow,
     Ops,
 ):
     """The operations as kernels; what varies between replays is read from buffers, as everywhere."""

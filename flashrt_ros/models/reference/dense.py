@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from flashrt_ros.models.reference.precision import wide
+from flashrt_ros.models.reference.quantised import Quantised, dequantised
 
 Activation = Literal["gelu", "gelu_tanh", "relu", "silu"]
 
@@ -66,6 +67,10 @@ class Dense:
             torch.add(y, add, out=out)
         elif y is not out:
             out.copy_(y)
+
+    def dequantise(self, w: Quantised, out: Tensor) -> None:
+        """Set out = w [m, k], in float32 and then cast."""
+        out.copy_(dequantised(w))
 
     def norm_linear(self, x: Tensor, gain: Tensor, w: Tensor, out: Tensor, eps: float) -> None:
         """Set out = norm(x) w^T, for x [n, k], w [m, k] and out [n, m]."""

@@ -13,11 +13,15 @@ from torch import Tensor
 from flashrt_ros.models.reference.attention import Attention
 from flashrt_ros.models.reference.dense import Activation, Dense
 from flashrt_ros.models.reference.precision import wide
+from flashrt_ros.models.reference.quantised import Matrix, Quantised
 from flashrt_ros.models.reference.rows import Rows
 
 
 class Flow(Dense, Rows, Attention):
-    """Tables `gain`, `bias` and `gate` are float32 [steps, width]: a row for each value of `step` (int64 [1])."""
+    """Tables `gain`, `bias` and `gate` are float32 [steps, width]: a row for each value of `step` (int64 [1]).
+
+    A Matrix may be quantised; the products with one are those with its dequantised self.
+    """
 
     def gelu_product(self, x: Tensor, out: Tensor) -> None:
         """Set out = gelu(gate) * up for x = [gate | up], gelu by its tanh approximation."""
@@ -72,13 +76,21 @@ class Flow(Dense, Rows, Attention):
         """Set out = out + gate[step] * x, in float32 and then cast."""
         out.copy_(wide(out) + gate[int(step)] * wide(x))
 
+    def _plain(self, w: Matrix, dtype: torch.dtype) -> Tensor:
+        """Return w, dequantised to scratch memory of `dtype` if it has to be."""
+        if not isinstance(w, Quantised):
+            return w
+        out = self.scratch(tuple(w.shape), dtype)
+        self.dequantise(w, out)
+        return out
+
     def normed_linear(
-        self, x: Tensor, gain: Tensor, step: Tensor, w: Tensor, out: Tensor, eps: float, bias: Tensor | None = None
+        self, x: Tensor, gain: Tensor, step: Tensor, w: Matrix, out: Tensor, eps: float, bias: Tensor | None = None
     ) -> None:
         """Set out = (gain[step] * x / rms(x)) w^T + bias[step], for x [n, k], w [m, k] and out [n, m]."""
         h = self.scratch(tuple(x.shape), x.dtype)
         self.scaled_norm(x, gain, step, h, eps)
-        self.linear(h, w, out)
+        self.linear(h, self._plain(w, x.dtype), out)
         if bias is not None:
             self.add_row(bias, step, out)
 
@@ -87,7 +99,7 @@ class Flow(Dense, Rows, Attention):
         x: Tensor,
         gain: Tensor,
         step: Tensor,
-        w: Tensor,
+        w: Matrix,
         cos: Tensor,
         sin: Tensor,
         start: Tensor,
@@ -104,20 +116,21 @@ class Flow(Dense, Rows, Attention):
         self.rope_cache(qkv.view(len(qkv), -1, keys.shape[-1]), cos, sin, start, q_out, keys, values, length)
 
     def normed_gelu_linear(
-        self, x: Tensor, gain: Tensor, step: Tensor, w: Tensor, out: Tensor, eps: float, bias: Tensor | None = None
+        self, x: Tensor, gain: Tensor, step: Tensor, w: Matrix, out: Tensor, eps: float, bias: Tensor | None = None
     ) -> None:
         """Set out = gelu(y_1) * y_2, where [y_1 | y_2] is what normed_linear makes of w [2 m, k]; out [n, m]."""
         both = self.scratch((x.shape[0], w.shape[0]), out.dtype)
         self.normed_linear(x, gain, step, w, both, eps, bias)
         self.gelu_product(both, out)
 
-    def linear_gated_add(self, x: Tensor, w: Tensor, step: Tensor, out: Tensor, gate: Tensor | None = None) -> None:
+    def linear_gated_add(self, x: Tensor, w: Matrix, step: Tensor, out: Tensor, gate: Tensor | None = None) -> None:
         """Set out = out + gate[step] * (x w^T); without a gate the product itself is added."""
+        plain = self._plain(w, x.dtype)
         if gate is None:
-            self.linear(x, w, out, add=out)
+            self.linear(x, plain, out, add=out)
             return
         product = self.scratch(tuple(out.shape), out.dtype)
-        self.linear(x, w, product)
+        self.linear(x, plain, product)
         self.gated_add(product, gate, step, out)
 
     def transformer_layers(
@@ -125,10 +138,10 @@ class Flow(Dense, Rows, Attention):
         x: Tensor,
         gains: Sequence[Tensor],
         step: Tensor,
-        heads: Sequence[Tensor],
-        out: Sequence[Tensor],
-        gate_up: Sequence[Tensor],
-        down: Sequence[Tensor],
+        heads: Sequence[Matrix],
+        out: Sequence[Matrix],
+        gate_up: Sequence[Matrix],
+        down: Sequence[Matrix],
         cos: Tensor,
         sin: Tensor,
         start: Tensor,

@@ -7,7 +7,9 @@ from __future__ import annotations
 import bisect
 import math
 import threading
+import weakref
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -40,7 +42,10 @@ class Arena:
     The same order of takes and drops gives the same addresses, so a captured stage can be rehearsed.
     """
 
-    def __init__(self, address: int, nbytes: int) -> None:
+    def __init__(self, address: int, nbytes: int, free: Callable[[int], None] | None = None) -> None:
+        """`free`, where the memory is the arena's own, gives it back when the arena and all tensors on it are gone."""
+        if free is not None:
+            weakref.finalize(self, free, address).atexit = False
         self.address, self.nbytes = address, nbytes
         self.peak = 0
         """The highest end of a block so far, in bytes."""

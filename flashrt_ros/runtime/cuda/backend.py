@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -16,7 +17,7 @@ from flashrt_ros.runtime.backend import Replay, Saved, Stage, arena_range
 from flashrt_ros.runtime.buffers import ALIGNMENT, BufferSet, Memory, Range
 from flashrt_ros.runtime.cuda.arena import Arena, ArenaFullError
 from flashrt_ros.runtime.cuda.copies import Copier, Copy
-from flashrt_ros.runtime.cuda.driver import Device, check, describe, host_bytes
+from flashrt_ros.runtime.cuda.driver import Device, check, describe
 from flashrt_ros.runtime.cuda.inputs import InputStager
 from flashrt_ros.runtime.cuda.launcher import KernelLauncher
 from flashrt_ros.runtime.cuda.nvrtc import version
@@ -57,7 +58,7 @@ class CudaBackend:
             deadline: seconds after which unfinished work counts as hung.
 
         Raises:
-            FlashrtError: DEVICE; no driver, too old a driver, no such GPU, not enough memory.
+            FlashrtError: DEVICE; no driver, too old a driver, no such GPU.
         """
         self.device = Device(ordinal)
         torch.cuda.set_device(ordinal)
@@ -82,17 +83,20 @@ class CudaBackend:
         device_bytes, host_bytes = self._capsule_bytes + state_bytes, 2 * state_bytes
         if self.device.properties.integrated:
             device_bytes, host_bytes = device_bytes + host_bytes, 0
-        tiers = {"GPU": Arena(self.device.allocate(device_bytes, "capsules"), device_bytes)}
+        tiers = {"GPU": self._arena(device_bytes, "capsules")}
         if host_bytes:
-            tiers["host"] = Arena(self.device.allocate_host(host_bytes, "capsules"), host_bytes)
+            tiers["host"] = Arena(self.device.allocate_host(host_bytes, "capsules"), host_bytes, self.device.free_host)
         return tiers
 
     def allocate(self, nbytes: int, memory: Memory) -> torch.Tensor:
         """A zeroed uint8 tensor of device memory, or of host memory that kernels can write."""
         if memory == "host":
-            address = self.device.allocate_host(nbytes, "host buffers")
-            return torch.from_numpy(np.frombuffer(host_bytes(address, nbytes), np.uint8))
-        return Arena(self.device.allocate(nbytes, "buffers"), nbytes).take((nbytes,), torch.uint8)
+            _, view = self.device.host_memory(nbytes, "host buffers")
+            return torch.from_numpy(np.frombuffer(view, np.uint8))
+        return self._arena(nbytes, "buffers").take((nbytes,), torch.uint8)
+
+    def _arena(self, nbytes: int, purpose: str) -> Arena:
+        return Arena(self.device.allocate(nbytes, purpose), nbytes, self.device.free)
 
     def fill(self, buffers: BufferSet, write: Callable[[Any], None]) -> None:
         """Let `write` set inputs by name; they reach the GPU in the order of the stages."""
@@ -106,10 +110,15 @@ class CudaBackend:
 
         The rehearsal compiles and loads kernels and lets libraries set themselves up. It moves cursors and flags
         faults, so every state buffer and output is zero behind it.
+
+        Raises:
+            DeviceRefusalError: a kernel does not compile, or there is no room.
         """
+        torch.cuda.empty_cache()  # what filling the weights took
         nbytes = max(ALIGNMENT, *(self._rehearse(stage, buffers) for stage in stages))
-        scratch = Arena(self.device.allocate(nbytes, "scratch"), nbytes)
-        self._scratch = [Arena(scratch.address, nbytes).take((nbytes,), torch.uint8)]
+        whole = self._arena(nbytes, "scratch")
+        self._scratch = [whole.take((nbytes,), torch.uint8)]
+        scratch = Arena(whole.address, nbytes)
         self._tiers = self._make_tiers(buffers.arenas["state", "device"].nbytes)
         replays = {stage.name: self._capture(stage, buffers, scratch) for stage in stages}
         for spec in buffers.of_kind("state", "output"):
@@ -158,6 +167,7 @@ class CudaBackend:
             if status:
                 self._lose(f"stage {stage.name} does not launch: {describe(status)}")
 
+        weakref.finalize(replay, driver.cuGraphExecDestroy, executable).atexit = False
         return replay
 
     def scratch(self) -> list[torch.Tensor]:

@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 import ctypes
+import weakref
 from dataclasses import dataclass
 from typing import Any
 
 from cuda.bindings import driver
 
-from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+from flashrt_ros.runtime.errors import DeviceRefusalError, ErrorCode, FlashrtError
 
 OLDEST_DRIVER = 13000
 """CUDA 13.0, as `cuDriverGetVersion` counts."""
@@ -24,9 +25,16 @@ def check(returned: tuple[Any, ...], doing: str) -> Any:
         doing: what the call was for, for the message of an error.
 
     Raises:
+        DeviceRefusalError: there is no room; says how much is free.
         FlashrtError: DEVICE, with the driver's own name and words for the error.
     """
     status, *results = returned
+    if status == driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
+        _, free, total = driver.cuMemGetInfo()
+        raise DeviceRefusalError(
+            f"out of memory: {doing}; {free} of {total} bytes of GPU memory are free; "
+            "use a smaller context or capsule budget, or end what else uses the GPU"
+        )
     if status != driver.CUresult.CUDA_SUCCESS:
         raise FlashrtError(ErrorCode.DEVICE, f"{doing}: {describe(status)}")
     return results[0] if len(results) == 1 else tuple(results)
@@ -102,39 +110,49 @@ class Device:
         check(driver.cuCtxSetCurrent(self._context), "making the context current")
 
     def allocate(self, nbytes: int, purpose: str) -> int:
-        """Address of `nbytes` zeroed bytes of device memory that stay until the process ends.
+        """Address of `nbytes` zeroed bytes of device memory that stay until they are freed.
 
         Raises:
-            FlashrtError: DEVICE; there is no room: says for what, how much was asked for and how much is free.
+            DeviceRefusalError: there is no room: says for what, how much was asked for and how much is free.
         """
-        status, address = driver.cuMemAlloc(nbytes)
-        if status == driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
-            free, total = self.memory()
-            raise FlashrtError(
-                ErrorCode.DEVICE,
-                f"out of GPU memory: {purpose} needs {nbytes} bytes, {free} of {total} are free; "
-                "use a smaller context or capsule budget, or end what else uses the GPU",
-            )
-        check((status,), f"allocating {nbytes} bytes for {purpose}")
+        address = check(driver.cuMemAlloc(nbytes), f"allocating {nbytes} bytes of GPU memory for {purpose}")
         self._sizes[int(address)] = nbytes
         self.allocated += nbytes
         check(driver.cuMemsetD8Async(address, 0, nbytes, self.stream), f"zeroing {purpose}")
         return int(address)
 
     def free(self, address: int) -> None:
-        """Give device memory back once the stream is done with it."""
+        """Give device memory back once the stream is done with it; on any thread."""
+        self.use()
         self.synchronize("before memory is freed")
         check(driver.cuMemFree(address), "freeing device memory")
         self.allocated -= self._sizes.pop(address)
 
     def allocate_host(self, nbytes: int, purpose: str) -> int:
-        """Address of `nbytes` zeroed bytes of host memory that the GPU reads and writes under the same address."""
+        """Address of `nbytes` zeroed bytes of host memory that the GPU reads and writes under the same address.
+
+        Raises:
+            DeviceRefusalError: there is no room.
+        """
         flags = driver.CU_MEMHOSTALLOC_PORTABLE | driver.CU_MEMHOSTALLOC_DEVICEMAP
         address = int(
             check(driver.cuMemHostAlloc(nbytes, flags), f"pinning {nbytes} bytes of host memory for {purpose}")
         )
         host_bytes(address, nbytes)[:] = bytes(nbytes)
         return address
+
+    def free_host(self, address: int) -> None:
+        """Give host memory back once the stream is done with it; on any thread."""
+        self.use()
+        self.synchronize("before memory is freed")
+        check(driver.cuMemFreeHost(address), "freeing host memory")
+
+    def host_memory(self, nbytes: int, purpose: str) -> tuple[int, memoryview[int]]:
+        """As `allocate_host`, with a view of it; it is given back when the last user of the view is gone."""
+        address = self.allocate_host(nbytes, purpose)
+        view = host_bytes(address, nbytes)
+        weakref.finalize(view.obj, self.free_host, address).atexit = False
+        return address, view
 
     def memory(self) -> tuple[int, int]:
         """Free and total bytes of device memory."""

@@ -12,7 +12,7 @@ import torch
 from cuda.bindings import driver
 
 from flashrt_ros.runtime.buffers import BufferSet
-from flashrt_ros.runtime.cuda.driver import Device, check, host_bytes
+from flashrt_ros.runtime.cuda.driver import Device, check
 
 SLOTS = 8
 """Stages that can be on their way to the GPU before the host waits for one of them."""
@@ -25,11 +25,10 @@ class InputStager:
         self._device = device
         self._arena = buffers.arenas["input", "device"]
         nbytes = self._arena.nbytes
-        self._base = device.allocate_host(SLOTS * nbytes, "stage inputs")
-        memory = torch.from_numpy(np.frombuffer(host_bytes(self._base, SLOTS * nbytes), np.uint8))
+        base, view = device.host_memory(SLOTS * nbytes, "stage inputs")
+        memory = torch.from_numpy(np.frombuffer(view, np.uint8))
         self._slots = [
-            _Slot(memory[slot * nbytes : (slot + 1) * nbytes], self._base + slot * nbytes, buffers)
-            for slot in range(SLOTS)
+            _Slot(memory[slot * nbytes : (slot + 1) * nbytes], base + slot * nbytes, buffers) for slot in range(SLOTS)
         ]
         self._next = 0
 

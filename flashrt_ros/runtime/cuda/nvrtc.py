@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 import tempfile
+import time
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from typing import Any
 from cuda.bindings import nvrtc
 from cuda.pathfinder import find_nvidia_header_directory
 
-from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+from flashrt_ros.runtime.errors import DeviceRefusalError, ErrorCode, FlashrtError
 
 ARCHITECTURES = ("sm_80", "sm_87", "sm_89", "sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a")
 """What the kernels are written for; others may work."""
@@ -23,6 +25,10 @@ ARCHITECTURES = ("sm_80", "sm_87", "sm_89", "sm_90a", "sm_100a", "sm_103a", "sm_
 KERNELS = Path(str(resources.files("flashrt_ros") / "kernels"))
 _HEADER = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 _CHECKSUM = hashlib.sha256().digest_size
+_ASIDE = "tmp"
+_WRITING = 3600.0
+"""Seconds within which a file that is written aside is renamed; it takes a moment."""
+
 _OPTIONS = re.compile(r"^// options: (.+)$", re.MULTILINE)
 
 
@@ -51,14 +57,13 @@ def compile_file(path: Path, arch: str, verbose: bool = False) -> tuple[bytes, s
         The cubin, and the log; with `verbose` that tells registers and spills of each kernel.
 
     Raises:
-        FlashrtError: DEVICE; it does not compile, with the log.
+        DeviceRefusalError: it does not compile, with the log.
     """
     source = path.read_text(encoding="utf-8")
     headers = find_nvidia_header_directory("cudart")
     if headers is None:
-        raise FlashrtError(
-            ErrorCode.DEVICE,
-            "the CUDA headers are not found (nvidia-cuda-runtime of requirements/cuda.txt, or CUDA_HOME)",
+        raise DeviceRefusalError(
+            "the CUDA headers are not found (nvidia-cuda-runtime of requirements/cuda.txt, or CUDA_HOME)"
         )
     options = [*options_of(source, arch), f"-I{path.parent}", f"-I{headers}"]
     if verbose:
@@ -70,7 +75,7 @@ def compile_file(path: Path, arch: str, verbose: bool = False) -> tuple[bytes, s
         _ok(nvrtc.nvrtcGetProgramLog(program, log))
         told = log.rstrip(b"\0").decode(errors="replace")
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise FlashrtError(ErrorCode.DEVICE, f"{path} does not compile for {arch} ({status.name}):\n{told}")
+            raise DeviceRefusalError(f"{path} does not compile for {arch} ({status.name}):\n{told}")
         size = _ok(nvrtc.nvrtcGetCUBINSize(program))
         cubin = _room(size)
         _ok(nvrtc.nvrtcGetCUBIN(program, cubin))
@@ -87,7 +92,7 @@ def _room(size: int) -> bytes:
 def _ok(returned: tuple[Any, ...]) -> Any:
     status, *results = returned
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-        raise FlashrtError(ErrorCode.DEVICE, f"the kernel compiler fails: {status.name}")
+        raise DeviceRefusalError(f"the kernel compiler fails: {status.name}")
     return results[0] if results else None
 
 
@@ -106,7 +111,8 @@ class CubinCache:
         """The compiled file, from the folder if it is there.
 
         Raises:
-            FlashrtError: DEVICE, it does not compile; STORAGE, the folder cannot be read or written.
+            DeviceRefusalError: it does not compile.
+            FlashrtError: STORAGE, the folder cannot be read or written.
         """
         kept = self.folder / f"{path.stem}.{arch}.{digest(path, arch)[:32]}.cubin"
         try:
@@ -122,7 +128,8 @@ class CubinCache:
 
     def _keep(self, kept: Path, cubin: bytes) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        file, aside = tempfile.mkstemp(dir=self.folder)
+        self._drop_abandoned()
+        file, aside = tempfile.mkstemp(prefix=_ASIDE, dir=self.folder)
         try:
             with os.fdopen(file, "wb") as stream:
                 stream.write(cubin + hashlib.sha256(cubin).digest())
@@ -130,6 +137,14 @@ class CubinCache:
         except OSError:
             os.unlink(aside)
             raise
+
+    def _drop_abandoned(self) -> None:
+        """Delete what a process that was killed had been writing; what another one writes now is younger."""
+        abandoned = time.time() - _WRITING
+        for path in self.folder.glob(f"{_ASIDE}*"):
+            with contextlib.suppress(FileNotFoundError):  # another process has just renamed or deleted it
+                if path.stat().st_mtime < abandoned:
+                    path.unlink()
 
 
 def _whole(kept: bytes) -> bytes | None:

@@ -14,7 +14,7 @@ BENCHES = {
     "capsule": "cold begin against restore, and rollback, over the length of the context",
     "demo": "how often the demo's policy solves its task, with all, some or none of its state restored",
     "files": "saving and verifying capsule files against the disk, restoring from host memory against a copy",
-    "pi0": "pi0 and pi0.5 from images to a chunk, stage by stage, against plain PyTorch",
+    "pi0": "pi0 and pi0.5 from images to a chunk, stage by stage, against plain PyTorch; or how they load",
     "stages": "each stage of a policy of a published size, and what verbs are made of, against what the device can do",
     "ros": "control lateness and service times while a policy runs, against a bare sleeper",
 }

@@ -18,6 +18,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from flashrt_ros.demo.printing import print_verdicts
 from flashrt_ros.models.tiny import write_tiny_checkpoint
 from flashrt_ros.policy.loading import Policy, load_policy
 from flashrt_ros.policy.session import Session
@@ -171,8 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows = measure(load_policy(checkpoint, options.device), sorted(options.tokens), options.repeats, status.update)
     console.print(_table(rows))
     outcome = verdicts(rows)
-    for text, holds in outcome:
-        console.print(f"{'[green]yes[/green]' if holds else '[red]NO[/red]'}  {text}")
+    print_verdicts(console, outcome)
     if options.json:
         figures = {"rows": [asdict(row) for row in rows], "verdicts": dict(outcome)}
         options.json.write_text(json.dumps(figures, indent=2))

@@ -24,6 +24,7 @@ from flashrt_ros.demo.chart import draw_rates
 from flashrt_ros.demo.evaluate import WEIGHTS, play_all, summarise, wilson
 from flashrt_ros.demo.nodes import Setting
 from flashrt_ros.demo.play import StepFailedError
+from flashrt_ros.demo.printing import print_verdicts
 from flashrt_ros.demo.processes import ProcessEndedError
 from flashrt_ros.demo.progress import Progress
 from flashrt_ros.demo.rehearsal import Rehearsal
@@ -50,8 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for table in (_episodes_table(figures), _memory_table(figures), _best_table(figures)):
         console.print(table)
     outcome = verdicts(figures)
-    for text, holds in outcome:
-        console.print(f"{'[green]yes[/green]' if holds else '[red]NO[/red]'}  {text}")
+    print_verdicts(console, outcome)
     if options.json:
         options.json.write_text(json.dumps({"figures": asdict(figures), "verdicts": dict(outcome)}, indent=1))
     if options.picture:

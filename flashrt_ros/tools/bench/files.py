@@ -21,6 +21,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from flashrt_ros.demo.printing import yes_or_no
 from flashrt_ros.models.ops import Ops
 from flashrt_ros.policy.capsule_file import encode_capsule
 from flashrt_ros.policy.capsule_info import FORMAT
@@ -212,7 +213,7 @@ def _table(figures: Sequence[Figure]) -> Table:
             f"{megabytes / figure.limit_seconds:.0f}",
             f"{figure.part:.2f}",
             f"{figure.bar:g}",
-            "[green]yes[/]" if figure.holds else "[bold red]NO[/]",
+            yes_or_no(figure.holds),
         )
     return table
 

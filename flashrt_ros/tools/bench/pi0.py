@@ -3,7 +3,7 @@
 """pi0 or pi0.5 of its published size with random weights: from images to a chunk, stage by stage.
 
 Beside it runs a plain PyTorch policy of the same weights, call by call and in one CUDA graph, so that ratios are of one
-run.
+run. Or, with `--load`, how long a checkpoint folder takes to be loaded, and how much memory.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -26,11 +26,12 @@ from rich.table import Table
 from flashrt_ros.models.observation import ModelObservation
 from flashrt_ros.models.pi0 import Pi0
 from flashrt_ros.models.pi0_config import VIEWS, read_pi0
-from flashrt_ros.models.synthetic_pi0 import RandomPi0Checkpoint
-from flashrt_ros.policy.device import choose
+from flashrt_ros.models.synthetic_pi0 import RandomPi0Checkpoint, write_synthetic_pi0
+from flashrt_ros.policy.device import WEIGHTS, choose
 from flashrt_ros.runtime.backend import Backend
 from flashrt_ros.runtime.errors import FlashrtError
 from flashrt_ros.runtime.plan import Plan, Step
+from flashrt_ros.tools.bench import pi0_load
 from flashrt_ros.tools.bench.pi0_plain import PlainPi0
 from flashrt_ros.tools.bench.stages_clock import Clock, Times, clock_of
 
@@ -86,14 +87,14 @@ class KernelRow:
 class Rig:
     """A policy whose plan alone is used."""
 
-    def __init__(self, options: argparse.Namespace, views: int) -> None:
+    def __init__(self, options: argparse.Namespace, views: int, weights: str = "auto") -> None:
         chosen = choose(options.device)
         self.dtype = chosen.precision(options.precision)
         adaptive = options.kind == "pi05"
         extra = {"views": list(VIEWS[:views]), "steps": options.steps, "prompt_sizes": [options.prompt]}
         values = _SIZES[options.size]
         self.checkpoint = RandomPi0Checkpoint(read_pi0(values, extra, adaptive), device=chosen.name)
-        self.model = Pi0(values, extra, self.checkpoint, self.dtype)
+        self.model = Pi0(values, extra, self.checkpoint, self.dtype, fp8=chosen.fp8(weights))
         self.backend: Backend = chosen.backend(options.threads, 64 << 20)
         self.plan = Plan(self.backend, self.model, [], {})
         self.model.load_weights(self.plan.buffers)
@@ -136,16 +137,28 @@ def measure(options: argparse.Namespace, progress: Callable[[str], None]) -> tup
         progress(f"{views} views: stages")
         pieces = {"whole": (*rig.prefill, *rig.draw), **{step.stage: (step,) for step in rig.prefill}}
         pieces["denoising"] = rig.draw
-        for what, steps in pieces.items():
-            times = clock.measure(partial(rig.run, steps), options.repeats)
-            found.append(Figure(views, what, times.p50, times.p99))
+        found += _measure(rig, clock, views, pieces, options.repeats)
         if options.kernels and rig.backend.name == "cuda":
             kernels = _kernels(rig)
         if options.plain:
             progress(f"{views} views: plain PyTorch")
             plain = _measure_plain(rig, clock, options.repeats)
             found += [Figure(views, what, times.p50, times.p99) for what, times in plain.items()]
+        if options.weights != "auto":
+            progress(f"{views} views: loading {options.weights} weights")
+            rig = Rig(options, views, options.weights)
+            pieces = {"whole": (*rig.prefill, *rig.draw), "denoising": rig.draw}
+            named = {f"{what}, {options.weights} weights": steps for what, steps in pieces.items()}
+            found += _measure(rig, clock_of(rig.backend), views, named, options.repeats)
     return found, kernels
+
+
+def _measure(
+    rig: Rig, clock: Clock, views: int, pieces: Mapping[str, Sequence[Step]], repeats: int
+) -> Iterator[Figure]:
+    for what, steps in pieces.items():
+        times = clock.measure(partial(rig.run, steps), repeats)
+        yield Figure(views, what, times.p50, times.p99)
 
 
 def _measure_plain(rig: Rig, clock: Clock, repeats: int) -> dict[str, Times]:
@@ -182,6 +195,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
     try:
+        if options.load:
+            choose(options.device)
+            return _main_load(options, console)
         with console.status("loading") as status:
             figures, kernels = measure(options, status.update)
     except FlashrtError as error:
@@ -195,6 +211,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows = {"figures": [asdict(row) for row in figures], "kernels": [asdict(row) for row in kernels]}
         options.json.write_text(json.dumps({**found, **rows}, indent=1))
     return 0
+
+
+def _main_load(options: argparse.Namespace, console: Console) -> int:
+    """Measure loading; 1 if it passes a bar."""
+
+    def write(folder: Path, dtype: torch.dtype) -> Path:
+        return write_synthetic_pi0(folder, _SIZES[options.size], options.kind, dtype, steps=options.steps)
+
+    how = (options.device, options.precision, options.threads)
+    with console.status("") as status:
+        loadings = pi0_load.measure(write, options.load, *how, status.update)
+    for table in pi0_load.tables(loadings):
+        console.print(table)
+    if options.json:
+        rows = [{**asdict(loading), "holds": loading.holds} for loading in loadings]
+        options.json.write_text(json.dumps({"loadings": rows}, indent=1))
+    return 0 if all(loading.holds for loading in loadings) else 1
 
 
 def _table(options: argparse.Namespace, figures: Sequence[Figure]) -> RenderableType:
@@ -224,10 +257,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--steps", type=int, default=10, help="of the denoising (default: %(default)s)")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--precision", choices=("auto", "float32", "bfloat16"), default="auto")
+    parser.add_argument("--weights", choices=WEIGHTS, default="auto", help="fp8: adds rows with such weights")
     parser.add_argument("--threads", type=int, default=1, help="of a CPU")
     parser.add_argument("--repeats", type=int, default=50)
     parser.add_argument("--no-plain", dest="plain", action="store_false", help="leave the plain policy out")
     parser.add_argument("--kernels", action="store_true", help="say where the time goes (GPU only)")
+    parser.add_argument(
+        "--load",
+        nargs="+",
+        choices=("float32", "bfloat16"),
+        metavar="FILES",
+        help="measure the loading of a checkpoint folder instead, its files float32 or bfloat16 (or both)",
+    )
     parser.add_argument("--json", type=Path, help="write the figures to this file too")
     return parser
 

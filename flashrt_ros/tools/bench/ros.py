@@ -20,7 +20,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from flashrt_ros.demo.processes import ProcessEndedError, tail
+from flashrt_ros.demo.printing import print_logs, yes_or_no
+from flashrt_ros.demo.processes import ProcessEndedError
 from flashrt_ros.tools.bench.ros_figures import Figures, Spread, Verdict, verdicts
 from flashrt_ros.tools.bench.ros_run import Load, measure
 
@@ -31,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; 0 if it shows what it must."""
     parser = argparse.ArgumentParser(prog="bench ros", description=__doc__)
     parser.add_argument("--seconds", type=float, default=20.0, help="how long to measure (default: %(default)s)")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="of the policy")
     parser.add_argument("--threads", type=int, default=1, help="of the policy's computation (default: %(default)s)")
     parser.add_argument(
         "--recorder", type=float, default=30.0, help="seconds that the flight recorder keeps (default: %(default)s)"
@@ -40,16 +42,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.seconds < _LEAST_SECONDS:
         parser.error(f"--seconds {options.seconds:g}: give {_LEAST_SECONDS:g} or more, so that every call is made")
-    load = Load(options.light, options.threads, options.recorder)
+    load = Load(options.light, options.device, options.threads, options.recorder)
     console = Console(highlight=False)
     with tempfile.TemporaryDirectory() as folder:
         try:
             with console.status("") as status:
                 figures = measure(Path(folder), options.seconds, load, status.update)
         except (ProcessEndedError, TimeoutError) as error:
-            for log in [error.log] if isinstance(error, ProcessEndedError) else Path(folder, "logs").iterdir():
-                console.print(f"[dim]--- the end of {log.name} ---[/]")
-                console.print(tail(log), markup=False)
+            every = sorted(Path(folder, "logs").iterdir())
+            print_logs(console, [error.log] if isinstance(error, ProcessEndedError) else every)
             console.print(f"[bold red]nothing was measured[/]: {escape(str(error))}")
             return 1
     outcome = verdicts(figures)
@@ -65,7 +66,7 @@ def _figures_table(figures: Figures) -> Table:
     def row(spread: Spread) -> tuple[str, str, str]:
         return f"{1e3 * spread.p50:.2f}", f"{1e3 * spread.p99:.2f}", f"{1e3 * spread.max:.2f}"
 
-    table = Table("ms", "p50", "p99", "max", title=f"{figures.inferences:.1f} inferences a second")
+    table = Table("ms", "p50", "p99", "max", title=f"{figures.inferences:.1f} inferences a second on {figures.device}")
     table.add_row("lateness, sleeper", *row(figures.sleeper))
     table.add_row("lateness, control", *row(figures.control))
     for name, times in (
@@ -83,8 +84,8 @@ def _figures_table(figures: Figures) -> Table:
 def _verdict_table(outcome: Sequence[Verdict]) -> Table:
     table = Table("must hold", "measured", "bar", "", "holds")
     for verdict in outcome:
-        holds = "[green]yes[/]" if verdict.holds else "[bold red]NO[/]"
-        table.add_row(verdict.what, f"{verdict.value:.4g}", f"{verdict.bar:.4g}", verdict.how, holds)
+        numbers = (f"{verdict.value:.4g}", f"{verdict.bar:.4g}")
+        table.add_row(verdict.what, *numbers, verdict.how, yes_or_no(verdict.holds))
     return table
 
 

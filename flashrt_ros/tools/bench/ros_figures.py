@@ -38,6 +38,7 @@ class Figures:
     """Times in seconds.
 
     Attributes:
+        device: the policy's backend, and what it runs on.
         period: between two control ticks.
         control: lateness of command_node's ticks.
         sleeper: lateness of a process that only sleeps.
@@ -52,6 +53,7 @@ class Figures:
         command_cpu: processor time of command_node, of one core.
     """
 
+    device: str
     period: float
     control: Spread
     sleeper: Spread

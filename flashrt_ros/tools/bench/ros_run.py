@@ -29,6 +29,7 @@ _CAPSULE_BUDGET = 16  # MiB; some thirty capsules are held, in memory or on the 
 _WARM_UP = 8.0  # s, in which the clients start
 _LAST_FRAMES = 0.5  # s that the last ones may take
 _PATIENCE = 60.0
+_LOADING = 300.0  # s; the first start on a GPU compiles the kernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +38,13 @@ class Load:
 
     Attributes:
         light: small images and no client that samples, which is what a node must bear that does nothing but serve.
+        device: the policy's: auto, cpu or cuda.
         threads: of the policy's computation.
         recorder: seconds that policy_node's flight recorder keeps; 0: none.
     """
 
     light: bool
+    device: str
     threads: int
     recorder: float
 
@@ -91,6 +94,7 @@ def measure(folder: Path, seconds: float, load: Load, progress: Progress) -> Fig
     ticks, inference, process = last["command: ticks"], "policy: inference", "policy: process"
     computing = _rate(first, last, process, "cpu of inference, s")
     return Figures(
+        device=", ".join(last["policy: device"].values[key] for key in ("backend", "device")),
         period=1.0 / RATE,
         control=Spread(*(1e-3 * ticks.number(f"lateness {which}, ms") for which in ("p50", "p99", "max"))),
         sleeper=Spread(**sleeper["lateness"]),
@@ -137,7 +141,7 @@ def _start(
     progress("loading the policy")
     for name in ("sleeper", "robot", "command", "policy"):
         processes.start(name, commands[name])
-    watcher.until(lambda: "policy: inference" in watcher.statuses, _PATIENCE, "policy_node")
+    watcher.until(lambda: "policy: inference" in watcher.statuses, _LOADING, "policy_node")
     begin = time.time() + _WARM_UP
     for name in clients:
         progress(f"starting the client '{name}'")
@@ -161,6 +165,7 @@ def _commands(folder: Path, checkpoint: Path, contract: Path, load: Load) -> Com
         "capsule_folder": folder / "capsules",
         "capsule_folder_limit": _CAPSULE_BUDGET,
         "capsule_budget": _CAPSULE_BUDGET,
+        "device": load.device,
         "threads": load.threads,
         "recorder.seconds": load.recorder,
     }

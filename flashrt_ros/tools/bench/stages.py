@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from flashrt_ros.demo.printing import print_verdicts
 from flashrt_ros.models.hybrid import Hybrid
 from flashrt_ros.models.synthetic import SIZES, RandomCheckpoint, write_synthetic
 from flashrt_ros.policy.device import choose
@@ -120,8 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for table in stages_tables.tables(figures):
         console.print(table)
     outcome = stages_tables.verdicts(figures)
-    for text, holds in outcome:
-        console.print(f"{'[green]yes[/green]' if holds else '[red]NO[/red]'}  {text}")
+    print_verdicts(console, outcome)
     if options.json:
         found: dict[str, Any] = {**asdict(figures), "verdicts": dict(outcome)}
         options.json.write_text(json.dumps(found, indent=1))

@@ -20,7 +20,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from flashrt_ros.demo.processes import ProcessEndedError, tail
+from flashrt_ros.demo.printing import print_logs
+from flashrt_ros.demo.processes import ProcessEndedError
 from flashrt_ros.tools.soak.rig import Rig, StuckError
 from flashrt_ros.tools.soak.run import MEMORY_GROWTH, Outcome, soak
 
@@ -50,11 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with console.status("starting the nodes") as status, Rig(folder) as rig:
                 outcome = soak(rig, 60.0 * options.minutes, options.seed, options.slack, status.update)
         except (ProcessEndedError, StuckError) as error:
-            _show_logs(console, folder / "logs")
+            print_logs(console, sorted((folder / "logs").iterdir()))
             console.print(f"[bold red]the soak has ended early[/]: {escape(str(error))}")
             return 1
         if not outcome.holds:
-            _show_logs(console, folder / "logs")
+            print_logs(console, sorted((folder / "logs").iterdir()))
     console.print(table(outcome, options.seed))
     for line in summary(outcome):
         console.print(line, markup=False)
@@ -104,12 +105,6 @@ def summary(outcome: Outcome) -> list[str]:
 
 def _longest(times: list[float]) -> str:
     return f"{max(times):.2f}" if times else ""
-
-
-def _show_logs(console: Console, folder: Path) -> None:
-    for log in sorted(folder.iterdir()):
-        console.print(f"[dim]--- the end of {log.name} ---[/]")
-        console.print(tail(log), markup=False)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ HELD = 0
 LOADS_FOR_EVER = """
 import time
 from flashrt_ros.node import mind_setup, policy_node
-def load_policy(path, device, threads, progress, contract, precision, capsule_bytes, views):
+def load_policy(path, device, threads, progress, contract, precision, capsule_bytes, views, weights):
     while True:
         progress("still reading")
         time.sleep(0.05)
@@ -38,6 +38,16 @@ WITHOUT_CUDA = """
 import sys
 from flashrt_ros.node import policy_node
 sys.modules["cuda"] = None
+raise SystemExit(policy_node.main())
+"""
+IS_FULL_AT_FIRST = """
+from flashrt_ros.node import mind_setup, policy_node
+from flashrt_ros.runtime.errors import DeviceRefusalError
+load_policy = mind_setup.load_policy
+def refuse(*_):
+    mind_setup.load_policy = load_policy
+    raise DeviceRefusalError("out of memory: allocating 9 bytes")
+mind_setup.load_policy = refuse
 raise SystemExit(policy_node.main())
 """
 BREAKS = COMPUTES_FOR_EVER.replace("time.sleep(1e6)", "1 / 0")
@@ -68,6 +78,16 @@ def test_unconfigured_answers_inactive_and_a_failed_configure_can_be_tried_again
     assert client.call("snapshot", name="early").error_code == ErrorCode.NOT_BEGUN
     assert client.call("rollback", steps=1).error_code == ErrorCode.NOT_BEGUN
     assert client.call("reset").error_code == ErrorCode.NOT_BEGUN
+
+
+def test_a_device_without_room_fails_the_configure_which_can_be_tried_again(
+    client: Any, start_policy: Callable[..., Any]
+) -> None:
+    process = start_policy(code=IS_FULL_AT_FIRST, device="cpu")
+    assert not client.transition("configure", 60.0)
+    process.says("cannot configure: BAD_REQUEST: device 'cpu': out of memory: allocating 9 bytes")
+    assert client.state() == "unconfigured"
+    assert client.transition("configure")
 
 
 def test_exact_is_refused_in_a_real_world_unless_nothing_moves(
@@ -119,6 +139,13 @@ def test_a_device_that_is_not_there_fails_configure_and_can_be_asked_for_again(
         assert client.state() == "unconfigured"
     assert process.process.poll() is None
     assert process.output.count("device 'cuda': the cuda backend needs the package cuda") == 2
+
+
+def test_weights_that_the_policy_does_not_have_fail_configure(client: Any, start_policy: Callable[..., Any]) -> None:
+    process = start_policy(weights="fp8")
+    assert not client.transition("configure", 40.0)
+    process.says("NOT_SUPPORTED: weights 'fp8'")
+    assert client.state() == "unconfigured"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

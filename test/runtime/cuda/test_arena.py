@@ -37,3 +37,13 @@ def test_the_peak_is_the_highest_end(arena: Arena) -> None:
 def test_what_is_returned_from_elsewhere_joins_its_neighbours(arena: Arena) -> None:
     arena.block(4096).__del__()  # as the garbage collection of another thread does
     assert arena.block(4096).offset == 0
+
+
+def test_memory_goes_back_with_the_last_tensor_on_it() -> None:
+    freed: list[int] = []
+    arena = Arena(1 << 20, 4096, freed.append)
+    kept = arena.block(16)
+    del arena
+    assert not freed
+    del kept
+    assert freed == [1 << 20]

@@ -75,6 +75,18 @@ def test_a_full_disk_is_named_and_leaves_nothing(source: Path, tmp_path: Path, m
     assert not list(cache.folder.iterdir())
 
 
+def test_what_a_killed_process_left_goes_and_what_another_writes_stays(source: Path, tmp_path: Path) -> None:
+    cache = nvrtc.CubinCache(tmp_path / "cache")
+    cache.folder.mkdir()
+    left, written = cache.folder / "tmp1", cache.folder / "tmp2"
+    for path in (left, written):
+        path.write_bytes(b"a part")
+    os.utime(left, (0, 0))
+    cache.cubin(source, "sm_80")
+    assert not left.exists()
+    assert written.read_bytes() == b"a part"
+
+
 def test_what_cannot_be_read_is_named(source: Path, tmp_path: Path) -> None:
     cache = nvrtc.CubinCache(tmp_path / "cache")
     cache.cubin(source, "sm_80")

@@ -25,3 +25,11 @@ def test_it_measures_a_tiny_policy_on_a_cpu(kind: str, tmp_path: Path, capsys) -
     }
     assert all(0 < row["p50"] <= row["p99"] for row in found)
     assert all(row["what"] in said for row in found)
+
+
+def test_weights_of_one_byte_add_rows(tmp_path: Path) -> None:
+    figures = tmp_path / "figures.json"
+    options = ["--size", "tiny", "--device", "cpu", "--views", "1", "--repeats", "2", "--no-plain", "--weights", "fp8"]
+    assert main([*options, "--json", str(figures)]) == 0
+    found = [row["what"] for row in json.loads(figures.read_text())["figures"]]
+    assert found[-3:] == ["denoising", "whole, fp8 weights", "denoising, fp8 weights"]

@@ -27,13 +27,14 @@ def test_too_short_a_time_is_refused(root: Path) -> None:
 
 def test_everything_is_measured_and_the_exit_code_tells_whether_it_holds(root: Path, tmp_path: Path) -> None:
     result = tmp_path / "result.json"
-    done = bench(root, "--seconds", "3", "--json", str(result))
+    done = bench(root, "--seconds", "3", "--device", "cpu", "--json", str(result))
     assert result.exists(), done.stdout + done.stderr
     said = json.loads(result.read_text())
     assert done.returncode == (0 if all(verdict["holds"] for verdict in said["verdicts"]) else 1)
     figures = said["figures"]
     assert all(min(figures[name]) > 0 for name in ("snapshot", "listing", "sample", "restore", "closing"))
     assert len(figures["snapshot"]) > 10
+    assert figures["device"].startswith("cpu, ")
     assert figures["inferences"] > 0
     assert figures["stage"] > 0
     assert 0 <= figures["lacking"] < 1, "no more frames can be delivered than were published"

@@ -12,6 +12,7 @@ from flashrt_ros.tools.bench.ros_figures import Figures, Spread, lost_alone, ver
 PERIOD = 100
 GRID = [1000 + PERIOD * tick for tick in range(40)]
 FIGURES = Figures(
+    device="cpu",
     period=0.02,
     control=Spread(0.0, 0.0025, 0.1),
     sleeper=Spread(0.0, 0.001, 0.1),

@@ -1,0 +1,115 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""A client of all that policy_node offers."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import Any
+
+import pytest
+from diagnostic_msgs.msg import DiagnosticArray
+from lifecycle_msgs.srv import ChangeState, GetState
+from rclpy.action import ActionClient
+from rclpy.node import Node
+from waiting import wait
+
+from flashrt_ros.node.interfaces import action, srv
+
+_NUMBERS = itertools.count()
+_LIFECYCLE = {"change_state": ChangeState, "get_state": GetState}
+
+
+class Run:
+    """A goal of a client."""
+
+    def __init__(self, client: ActionClient, goal: Any) -> None:
+        self.feedback: list[Any] = []
+        sent = client.send_goal_async(goal, feedback_callback=lambda message: self.feedback.append(message.feedback))
+        wait(sent.done, what="the goal's acceptance")
+        self.handle = sent.result()
+        self._answer = self.handle.get_result_async()
+
+    def answer(self, timeout: float = 20.0) -> Any:
+        wait(self._answer.done, timeout, "the goal's result")
+        return self._answer.result()
+
+    def result(self, timeout: float = 20.0) -> Any:
+        return self.answer(timeout).result
+
+    def done(self) -> bool:
+        return self._answer.done()
+
+    def cancel(self) -> None:
+        wait(self.handle.cancel_goal_async().done, what="the answer to cancel")
+
+
+class Client:
+    """Calls everything that policy_node offers."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._services: dict[str, Any] = {}
+        self._action = ActionClient(node, action.RunPolicy, "policy/run_policy")
+        self.diagnostics: dict[str, Any] = {}
+        node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, 10)
+
+    def send(self, service: str, /, **fields: Any) -> Any:
+        """Call a service (its name in snake case) and return the future."""
+        kind = _LIFECYCLE.get(service) or getattr(srv, "".join(word.title() for word in service.split("_")))
+        if service not in self._services:
+            self._services[service] = self._node.create_client(kind, f"policy/{service}")
+        client = self._services[service]
+        assert client.wait_for_service(60.0), service
+        return client.call_async(kind.Request(**fields))
+
+    def call(self, service: str, /, timeout: float = 20.0, **fields: Any) -> Any:
+        """Call a service, again and again under one request id: a node that was killed is still there for a while."""
+        if service not in _LIFECYCLE:
+            fields.setdefault("request_id", f"call.{next(_NUMBERS)}")
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            future = self.send(service, **fields)
+            until = min(deadline, time.monotonic() + 3.0) if service != "change_state" else deadline
+            while time.monotonic() < until:
+                if future.done():
+                    return future.result()
+                time.sleep(0.0005)
+        return pytest.fail(f"waited {timeout} s in vain for the response of {service}")
+
+    def answer(self, future: Any, timeout: float = 20.0) -> Any:
+        wait(future.done, timeout, "the response of a service")
+        return future.result()
+
+    def transition(self, label: str, timeout: float = 30.0) -> bool:
+        request = ChangeState.Request()
+        request.transition.label = label
+        return bool(self.call("change_state", timeout, transition=request.transition).success)
+
+    def state(self) -> str:
+        return str(self.call("get_state").current_state.label)
+
+    def run(self, **fields: Any) -> Run:
+        assert self._action.wait_for_server(60.0)
+        return Run(self._action, action.RunPolicy.Goal(**fields))
+
+    def capsule(self, name: str) -> Any:
+        """What the list says of a capsule."""
+        return next(capsule for capsule in self.call("list_capsules").capsules if capsule.name == name)
+
+    def digest(self, name: str) -> str:
+        """The digest of a capsule's state."""
+        return wait(lambda: str(self.capsule(name).sha256), what=f"the digest of {name}")
+
+    def live_digest(self) -> str:
+        """The digest of the live state."""
+        name = f"live.{next(_NUMBERS)}"
+        assert self.call("snapshot", name=name).error_code == 0
+        digest = self.digest(name)
+        self.call("drop_capsule", name=name)
+        return digest
+
+    def _on_diagnostics(self, report: DiagnosticArray) -> None:
+        for status in report.status:
+            self.diagnostics[status.name.removeprefix("policy: ")] = status
