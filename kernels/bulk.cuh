@@ -26,10 +26,13 @@ __device__ inline void arrive(Barrier* barrier) {
   asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
-// At the barrier that lies at the same place in the block of a rank of the cluster.
+// At the barrier that lies at the same place in the block of a rank of the cluster. What was written to shared memory
+// before can be read from there by whoever has waited for the barrier: the block's scope is enough for that, since a
+// multiprocessor's accesses to its shared memory, its neighbours' among them, go through one pipe, and a release of the
+// cluster's scope would wait for all writes to device memory as well.
 __device__ inline void arrive_at(Barrier* barrier, int rank) {
   asm volatile("{\n.reg .u32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
-               "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}" ::"r"(shared_address(barrier)),
+               "mbarrier.arrive.release.cta.shared::cluster.b64 _, [there];\n}" ::"r"(shared_address(barrier)),
                "r"(rank)
                : "memory");
 }
@@ -55,12 +58,6 @@ __device__ inline bool is_over(Barrier* barrier, unsigned parity) {
 __device__ inline void wait_for(Barrier* barrier, unsigned parity) {
   for (int look = 0; !is_over(barrier, parity); ++look)
     if (look > PATIENCE) __trap();
-}
-
-// The same, of what came in the cluster.
-__device__ inline void wait_for_cluster(Barrier* barrier, unsigned parity) {
-  wait_for(barrier, parity);
-  asm volatile("fence.acq_rel.cluster;" ::: "memory");
 }
 
 // Tiles: the first coordinate is the contiguous one.

@@ -99,7 +99,7 @@ __device__ inline void attend_phase(Worker& w, const LayerMaps& layer, const Key
     if (unknown < CHUNK) clear_rows(m.ring[value_place[turn].slot], CHUNK, max(unknown, 0));
   }
   if (w.group == 1) clear_rows(own_values(m), OWN_KEYS, keys.own_live);
-  fence_engine();
+  publish_copies();
   sync_threads(1, WORKERS);  // queries are read, values are clear
 
   float tops[2], totals[2];

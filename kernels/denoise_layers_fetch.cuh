@@ -82,9 +82,9 @@ struct TileFetcher {
   unsigned phase = 0;
 
   __device__ void wait_for_all() {
-    if (lane == 0) wait_until(walk.arrived, (phase + 1) * walk.clusters * RANKS);
     ++phase;
-    __syncwarp();
+    if (lane > 0) return;
+    wait_until(walk.arrived, phase * walk.clusters * RANKS);
     fence_engine();
   }
 

@@ -49,13 +49,12 @@ struct Worker {
   __device__ void join(int kind, int first, int ranks) {
     __syncwarp();
     if (lane < ranks) arrive_at(&memory.joined[kind], first + lane);
-    wait_for_cluster(&memory.joined[kind], joined_parity >> kind & 1);
+    wait_for(&memory.joined[kind], joined_parity >> kind & 1);
     joined_parity ^= 1u << kind;
   }
 
   // What the block has written to device memory is there for all blocks, once they have waited for it.
   __device__ void finish_phase() {
-    fence_engine();
     sync_threads(1, WORKERS);
     if (thread == 0) add_to(walk.arrived);
   }
