@@ -84,8 +84,11 @@ __device__ inline void fetch_tile(void* to, const TensorMap& map, int x, int y, 
                : "memory");
 }
 
-// Between plain accesses and those of the copy engine, wherever they go.
-__device__ inline void fence_engine() { asm volatile("fence.proxy.async;" ::: "memory"); }
+// Between plain accesses, in device memory and in the block's shared memory, and those of the copy engine.
+__device__ inline void fence_engine() {
+  asm volatile("fence.proxy.async.global;" ::: "memory");
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
 
 __device__ inline void sync_threads(int id, int count) {
   asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(count) : "memory");

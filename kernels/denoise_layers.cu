@@ -8,7 +8,6 @@
 //
 // One block a multiprocessor, all of them resident: between products they wait for each other on a count in device
 // memory, while the weights of what comes next stream on into their rings. The residual stays in registers, in float32.
-// spills: denoise_layers
 // Grid: walk.clusters clusters of RANKS; block: THREADS; dynamic shared memory: SHARED.
 #include "denoise_layers_attend.cuh"
 #include "denoise_layers_fetch.cuh"
@@ -27,14 +26,18 @@ __device__ inline void work(const Walk& walk, Memory& memory, int cluster, int r
   if (live) residual = load4(walk.x + (int64)w.residual_row() * WIDTH + column);
   w.leave(units, residual, load_table(live ? walk.layer[0].attention_gain + w.step * WIDTH + column : nullptr));
   w.finish_phase();
-  for (int number = 0; number < walk.layers; ++number) {
-    const LayerMaps& layer = walk.layer[number];
-    heads_phase(w, layer);
-    attend_phase(w, layer, keys);
-    add_phase<OUT_SLOTS>(w, layer.attention_gate, layer.mlp_gain, residual);
-    gelu_phase(w, layer);
-    const float* const next = number + 1 < walk.layers ? walk.layer[number + 1].attention_gain : nullptr;
-    add_phase<DOWN_SLOTS>(w, layer.mlp_gate, next, residual);
+#pragma unroll 1
+  for (int part = 0; part < 2 * walk.layers; ++part) {
+    const LayerMaps& layer = walk.layer[part / 2];
+    const bool attends = part % 2 == 0, last = part + 1 == 2 * walk.layers;
+    if (attends) {
+      heads_phase(w, layer);
+      attend_phase(w, layer, keys);
+    } else {
+      gelu_phase(w, layer);
+    }
+    const float* const next = attends ? layer.mlp_gain : last ? nullptr : walk.layer[part / 2 + 1].attention_gain;
+    add_phase(w, attends ? OUT_SLOTS : DOWN_SLOTS, attends ? layer.attention_gate : layer.mlp_gate, next, residual);
   }
 }
 

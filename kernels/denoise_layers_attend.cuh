@@ -78,15 +78,16 @@ __device__ inline void attend_phase(Worker& w, const LayerMaps& layer, const Key
   for (int turn = 0; turn < TURNS; ++turn) pin(s.prefix[turn]);
   begin_products();
 #pragma unroll
-  for (int turn = 0; turn < TURNS; ++turn)
+  for (int part = 0; part < PARTS; ++part)
 #pragma unroll
-    for (int k = 0; k < HEAD; k += 16)
-      multiply_add_shared(s.prefix[turn], tile_descriptor(m.tiles[0] + k / PIECE * QUERY_BOX * PIECE + k % PIECE, 16),
-                          tile_descriptor(m.ring[key_place[turn].slot] + k / PIECE * CHUNK * PIECE + k % PIECE, 16));
+    for (int k = 0; k < PIECE; k += 16) {
+      const auto queries = tile_descriptor(m.tiles[0] + part * QUERY_BOX * PIECE + k, 16);
 #pragma unroll
-  for (int k = 0; k < HEAD; k += 16)
-    multiply_add_shared(s.own, tile_descriptor(m.tiles[0] + k / PIECE * QUERY_BOX * PIECE + k % PIECE, 16),
-                        tile_descriptor(own_keys(m) + k / PIECE * OWN_KEYS * PIECE + k % PIECE, 16));
+      for (int turn = 0; turn < TURNS; ++turn)
+        multiply_add_shared(s.prefix[turn], queries,
+                            tile_descriptor(m.ring[key_place[turn].slot] + part * CHUNK * PIECE + k, 16));
+      multiply_add_shared(s.own, queries, tile_descriptor(own_keys(m) + part * OWN_KEYS * PIECE + k, 16));
+    }
   commit_products();
   wait_for_products<0>();
 #pragma unroll
@@ -131,7 +132,7 @@ __device__ inline void attend_phase(Worker& w, const LayerMaps& layer, const Key
 
   float* const sums = w.sums() + w.group * rows * OUT_LINE;
   const int row = w.warp % 4 * 16 + w.lane / 4;
-#pragma unroll
+#pragma unroll 1
   for (int part = 0; part < PARTS; ++part) {
     float y[PIECE / 8][4] = {};
     begin_products();

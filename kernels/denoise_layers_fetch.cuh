@@ -28,6 +28,7 @@ struct RingFiller {
   __device__ void heads(const LayerMaps& layer) {
     const Units units = heads_units(walk, cluster, rank);
     const int pair = (units.first + lane) * UNIT;
+#pragma unroll 1
     for (int i = 0; i < HEADS_SLOTS; ++i, place.advance()) {
       bf16* to = open(units.count * 2 * UNIT_TILE * (int)sizeof(bf16));
       const int column = (rank % 4 * HEADS_SLOTS + i) * PIECE;
@@ -37,6 +38,7 @@ struct RingFiller {
   }
 
   __device__ void prefix(const TensorMap& map, const Keys& keys) {
+#pragma unroll 1
     for (int chunk = 0; chunk < keys.chunks; ++chunk, place.advance()) {
       bf16* to = open(CHUNK * HEAD * (int)sizeof(bf16));
       if (lane == 0) fetch_tile(to, map, 0, keys.first + chunk * CHUNK, 0, barrier());
@@ -45,6 +47,7 @@ struct RingFiller {
 
   __device__ void tall(const TensorMap& map, int slots) {
     const int row = out_units(walk, cluster).first * UNIT;
+#pragma unroll 1
     for (int i = 0; i < slots; ++i, place.advance()) {
       bf16* to = open(PIECES * OUT_UNITS * UNIT_TILE * (int)sizeof(bf16));
       if (lane == 0) fetch_tile(to, map, 0, row, (rank * slots + i) * PIECES, barrier());
@@ -53,6 +56,7 @@ struct RingFiller {
 
   __device__ void gate_up(const TensorMap& map) {
     const int row = gelu_units(walk, cluster, rank).first * UNIT;
+#pragma unroll 1
     for (int i = 0; i < GELU_SLOTS; ++i, place.advance()) {
       bf16* to = open(2 * GELU_UNITS * UNIT_TILE * (int)sizeof(bf16));
       if (lane == 0) fetch_tile(to, map, (rank % 2 * GELU_SLOTS + i) * PIECE, row, 0, barrier());
@@ -63,6 +67,7 @@ struct RingFiller {
     heads(walk.layer[0]);
     wait_for_inputs();
     const Keys keys(walk, rank);
+#pragma unroll 1
     for (int number = 0; number < walk.layers; ++number) {
       const LayerMaps& layer = walk.layer[number];
       if (number > 0) heads(layer);
@@ -92,6 +97,7 @@ struct TileFetcher {
   __device__ void pieces(const TensorMap& map, int first, int count) {
     wait_for_all();
     if (lane > 0) return;
+#pragma unroll 1
     for (int i = 0; i < count / PIECES; ++i) {
       expect_bytes(&memory.arrived[i], PIECES * TILE * (int)sizeof(bf16));
       fetch_tile(memory.tiles[i * PIECES], map, 0, 0, first + i * PIECES, &memory.arrived[i]);
@@ -123,6 +129,7 @@ struct TileFetcher {
   __device__ void run() {
     wait_for_inputs();
     const Keys keys(walk, rank);
+#pragma unroll 1
     for (int number = 0; number < walk.layers; ++number) {
       const LayerMaps& layer = walk.layer[number];
       shared_pieces(walk.h, 4);

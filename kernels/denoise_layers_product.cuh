@@ -7,11 +7,11 @@
 #if HAS_WARPGROUP
 
 // sum[64, N] = activations in `tiles` times N weight rows, from row `first` of the HEIGHT of each piece in the ring.
-template <int N, int HEIGHT, int SLOT_COUNT, int SLOT_PIECES>
-__device__ inline void multiply(float (&sum)[N / 8][4], Worker& w, int first) {
+template <int N, int HEIGHT, int SLOT_PIECES>
+__device__ inline void multiply(float (&sum)[N / 8][4], Worker& w, int first, int slots) {
   Memory& m = w.memory;
-#pragma unroll
-  for (int i = 0; i < SLOT_COUNT; ++i) {
+#pragma unroll 1
+  for (int i = 0; i < slots; ++i) {
     wait_for(&m.full[w.place.slot], w.place.parity);
     const int box = i * SLOT_PIECES / PIECES;
     if (i * SLOT_PIECES % PIECES == 0) wait_for(&m.arrived[box], w.arrived(box));
@@ -23,16 +23,14 @@ __device__ inline void multiply(float (&sum)[N / 8][4], Worker& w, int first) {
         multiply_add_shared(sum, tile_descriptor(m.tiles[i * SLOT_PIECES + piece] + k, 16),
                             tile_descriptor(m.ring[w.place.slot] + (piece * HEIGHT + first) * PIECE + k, 16));
     commit_products();
-    if (i > 0) {
-      wait_for_products<1>();
-      w.release_last();
-    }
+    wait_for_products<1>();
+    if (i > 0) w.release_last();
     w.place.advance();
   }
   wait_for_products<0>();
   pin(sum);
   w.release_last();
-  w.passed(SLOT_COUNT * SLOT_PIECES / PIECES);
+  w.passed(slots * SLOT_PIECES / PIECES);
 }
 
 // Lays the warpgroup's sums down from column `first` on, and lets `ranks` ranks know; behind it all of theirs can be read.
@@ -109,7 +107,7 @@ __device__ inline void heads_phase(Worker& w, const LayerMaps& layer) {
   RowScales scales;
   scales.ask(w);
   float sum[N / 8][4] = {};
-  multiply<N, HEIGHT, HEADS_SLOTS, 1>(sum, w, w.group * N);
+  multiply<N, HEIGHT, 1>(sum, w, w.group * N, HEADS_SLOTS);
   scales.put(w);
   share_sums<N, LINE>(sum, w, w.group * N, 1, 4);
   if (live) {
@@ -149,7 +147,7 @@ __device__ inline void gelu_phase(Worker& w, const LayerMaps& layer) {
   RowScales scales;
   scales.ask(w);
   float sum[N / 8][4] = {};
-  multiply<N, HEIGHT, GELU_SLOTS, 1>(sum, w, w.group * N);
+  multiply<N, HEIGHT, 1>(sum, w, w.group * N, GELU_SLOTS);
   scales.put(w);
   share_sums<N, LINE>(sum, w, w.group * N, 0, 2);
 #pragma unroll
@@ -167,8 +165,7 @@ __device__ inline void gelu_phase(Worker& w, const LayerMaps& layer) {
 }
 
 // Adds a product to the residual, of which each thread keeps four columns of a row, and leaves what the next norm wants.
-template <int SLOT_COUNT>
-__device__ inline void add_phase(Worker& w, const float* gate, const float* next_gain, float4& residual) {
+__device__ inline void add_phase(Worker& w, int slots, const float* gate, const float* next_gain, float4& residual) {
   constexpr int N = (OUT_UNITS + 1) / 2 * UNIT, HEIGHT = OUT_UNITS * UNIT, LINE = HEIGHT;
   const Units units = out_units(w.walk, w.cluster);
   const int row = w.residual_row(), column = units.first * UNIT + w.lane * 4;
@@ -178,7 +175,7 @@ __device__ inline void add_phase(Worker& w, const float* gate, const float* next
   const float4 gain = load_table(live && next_gain ? next_gain + w.step * WIDTH + column : nullptr);
   const int first = w.group * (units.count * UNIT - N);  // the warpgroups have a unit or two in common
   float sum[N / 8][4] = {};
-  multiply<N, HEIGHT, SLOT_COUNT, PIECES>(sum, w, first);
+  multiply<N, HEIGHT, PIECES>(sum, w, first, slots);
   share_sums<N, LINE>(sum, w, first, 2, RANKS);
   if (live) {
     const float4 total = total_of<RANKS>(w, w.sums() + row * LINE + w.lane * 4);

@@ -47,6 +47,7 @@ struct Worker {
 
   // Lets ranks see what this warp has written to shared memory, and waits until all have done so.
   __device__ void join(int kind, int first, int ranks) {
+    __threadfence_block();
     __syncwarp();
     if (lane < ranks) arrive_at(&memory.joined[kind], first + lane);
     wait_for(&memory.joined[kind], joined_parity >> kind & 1);
