@@ -60,11 +60,15 @@ __device__ inline void wait_for(Barrier* barrier, unsigned parity) {
     if (look > PATIENCE) __trap();
 }
 
+// How long L2 is to keep what is fetched, as createpolicy encodes it: as everything else, or no longer than it must.
+constexpr unsigned long long NORMAL = 0x1000000000000000ull, ONCE = 0x12f0000000000000ull;
+
 // Tiles: the first coordinate is the contiguous one.
-__device__ inline void fetch_tile(void* to, const TensorMap& map, int x, int y, int z, Barrier* barrier) {
-  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
-               "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(shared_address(to)),
-               "l"(&map), "r"(x), "r"(y), "r"(z), "r"(shared_address(barrier))
+__device__ inline void fetch_tile(void* to, const TensorMap& map, int x, int y, int z, Barrier* barrier,
+                                  unsigned long long policy = NORMAL) {
+  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+               "[%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(shared_address(to)),
+               "l"(&map), "r"(x), "r"(y), "r"(z), "r"(shared_address(barrier)), "l"(policy)
                : "memory");
 }
 
@@ -77,11 +81,16 @@ __device__ inline void fetch_tile_for(unsigned short blocks, void* to, const Ten
                : "memory");
 }
 
-__device__ inline void fetch_tile(void* to, const TensorMap& map, int x, int y, int z, int w, Barrier* barrier) {
-  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
-               "[%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(shared_address(to)),
-               "l"(&map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(shared_address(barrier))
+__device__ inline void fetch_tile(void* to, const TensorMap& map, int x, int y, int z, int w, Barrier* barrier,
+                                  unsigned long long policy) {
+  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+               "[%0], [%1, {%2, %3, %4, %5}], [%6], %7;" ::"r"(shared_address(to)),
+               "l"(&map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(shared_address(barrier)), "l"(policy)
                : "memory");
+}
+
+__device__ inline void prefetch_map(const TensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
 // Between plain accesses, in device memory and in the block's shared memory, and those of the copy engine.

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // All layers of an action expert in one kernel (bfloat16, sm_90a; elsewhere it is empty and never launched): for x
 // [n, 1024], in place,
-//   x += gate (attention(heads(norm(x))) w_out^T);  x += gate ((gelu(norm(x) w_gate^T + ..) * (norm(x) w_up^T + ..)) w_down^T)
+//   x += gate (attention(heads(norm(x))) w_out^T)
+//   x += gate ((gelu(norm(x) w_gate^T + ..) * (norm(x) w_up^T + ..)) w_down^T)
 // with 8 query heads and one key-value head of 256, rotated; keys and values go to a cache at row *start, and all rows
 // see all that lie before them and their own. norm(x) = gain * x / rms(x); tables are taken at *step.
 //

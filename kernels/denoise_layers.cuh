@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the parts of denoise_layers.cu share: who does what, and where things lie.
 //
-// 15 or 16 clusters of 8 blocks, as many as the GPU runs at the same time. All products have the activations (64 rows, of
-// which n live) as their left operand and rows of weights as their right. `rank` is a block's in its cluster; sums over
-// shares of k are added up within a cluster. Weights are shared out in units of 8 rows.
+// 15 or 16 clusters of 8 blocks, as many as the GPU runs at the same time. All products have the activations (64 rows,
+// of which n live) as their left operand and rows of weights as their right. `rank` is a block's in its cluster; sums
+// over shares of k are added up within a cluster. Weights are shared out in units of 8 rows.
 //   heads  2560 rows of w, k = 1024: groups of 4 ranks take 40 or 48 pairs (a feature and its partner, half a head on),
 //          each rank a quarter of k
 //   attend a cluster takes some of the rows of all heads, each rank an eighth of the keys: of the prefix, and of the

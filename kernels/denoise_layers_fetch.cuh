@@ -33,7 +33,7 @@ struct RingFiller {
       bf16* to = open(units.count * 2 * UNIT_TILE * (int)sizeof(bf16));
       const int column = (rank % 4 * HEADS_SLOTS + i) * PIECE;
       if (lane < units.count)
-        fetch_tile(to + lane * 2 * UNIT_TILE, layer.heads, column, pair % HALF, 0, pair / HALF, barrier());
+        fetch_tile(to + lane * 2 * UNIT_TILE, layer.heads, column, pair % HALF, 0, pair / HALF, barrier(), ONCE);
     }
   }
 
@@ -50,7 +50,7 @@ struct RingFiller {
 #pragma unroll 1
     for (int i = 0; i < slots; ++i, place.advance()) {
       bf16* to = open(PIECES * OUT_UNITS * UNIT_TILE * (int)sizeof(bf16));
-      if (lane == 0) fetch_tile(to, map, 0, row, (rank * slots + i) * PIECES, barrier());
+      if (lane == 0) fetch_tile(to, map, 0, row, (rank * slots + i) * PIECES, barrier(), ONCE);
     }
   }
 
@@ -59,7 +59,7 @@ struct RingFiller {
 #pragma unroll 1
     for (int i = 0; i < GELU_SLOTS; ++i, place.advance()) {
       bf16* to = open(2 * GELU_UNITS * UNIT_TILE * (int)sizeof(bf16));
-      if (lane == 0) fetch_tile(to, map, (rank % 2 * GELU_SLOTS + i) * PIECE, row, 0, barrier());
+      if (lane == 0) fetch_tile(to, map, (rank % 2 * GELU_SLOTS + i) * PIECE, row, 0, barrier(), ONCE);
     }
   }
 
@@ -116,6 +116,7 @@ struct TileFetcher {
   }
 
   __device__ void attention(const LayerMaps& layer, const Keys& keys) {
+    if (lane == 0) prefetch_map(layer.own_keys), prefetch_map(layer.own_values);
     wait_for_all();
     if (lane > 0) return;
     Barrier* const barrier = &memory.arrived[0];

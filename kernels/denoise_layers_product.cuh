@@ -33,7 +33,8 @@ __device__ inline void multiply(float (&sum)[N / 8][4], Worker& w, int first, in
   w.passed(slots * SLOT_PIECES / PIECES);
 }
 
-// Lays the warpgroup's sums down from column `first` on, and lets `ranks` ranks know; behind it all of theirs can be read.
+// Lays the warpgroup's sums down from column `first` on, and lets `ranks` ranks know; behind it all of theirs can be
+// read.
 template <int N, int LINE>
 __device__ inline void share_sums(const float (&sum)[N / 8][4], Worker& w, int first, int kind, int ranks) {
   static_assert(LINE % 32 == 8 || LINE % 32 == 24, "rows in different banks");
@@ -164,7 +165,8 @@ __device__ inline void gelu_phase(Worker& w, const LayerMaps& layer) {
   w.finish_phase();
 }
 
-// Adds a product to the residual, of which each thread keeps four columns of a row, and leaves what the next norm wants.
+// Adds a product to the residual, of which each thread keeps four columns of a row, and leaves what the next norm
+// wants.
 __device__ inline void add_phase(Worker& w, int slots, const float* gate, const float* next_gain, float4& residual) {
   constexpr int N = (OUT_UNITS + 1) / 2 * UNIT, HEIGHT = OUT_UNITS * UNIT, LINE = HEIGHT;
   const Units units = out_units(w.walk, w.cluster);
