@@ -43,6 +43,16 @@ __device__ inline void sync_blocks(int cluster) {
   __syncthreads();
 }
 
+// The last barrier before a block ends, which others may read until here; it orders nothing.
+__device__ inline void leave_blocks(int cluster) {
+#if __CUDA_ARCH__ >= 900
+  if (cluster > 1) {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+    cluster_wait();
+  }
+#endif
+}
+
 // What lies at this address of shared memory in the block of a rank.
 __device__ inline float read_block(const float* shared, int rank, int cluster) {
 #if __CUDA_ARCH__ >= 900

@@ -18,7 +18,6 @@
 // scaled by the gain as it comes, and its squares are summed; 1 / rms(x) and the weights' scale multiply the finished sum.
 // The blocks of a cluster (sm_90 and later) share out k, and add up their sums in the order of their ranks.
 // Grid: tiles * cluster; block: 256 threads; dynamic shared memory: SHARED.
-// spills: fp8_add fp8_heads
 #include "cluster.cuh"
 #include "tensor_core.cuh"
 #include "vector.cuh"
@@ -128,16 +127,18 @@ __device__ inline void prefetch_table(const float* table, int stride, int rows, 
 
 // Where a row's 16 bytes of a number lie, so that neither copies nor lanes meet in a bank.
 template <int PIECE> __device__ inline int weight_spot(int row, int number) {
-  return row * PIECE + (number ^ (row / (128 / PIECE) % (PIECE / 32) * 2)) * 16;
+  constexpr int ROWS_OF_BANKS = PIECE < 128 ? 128 / PIECE : 1;
+  return row * PIECE + (number ^ (row / ROWS_OF_BANKS % (4 / ROWS_OF_BANKS) * 2)) * 16;
 }
 
 template <int PIECE> __device__ inline int x_spot(int row, int number) {
   return row * PIECE * 2 + (number ^ (row % 2 * 4)) * 16;
 }
 
-// Sums [2][8] of this warp's 32 weight rows, from `first` on, with all rows of x, over the columns of a part of a piece.
+// Sums [2][8] of this warp's 32 weight rows, from `first` on, with n rows of x, over the columns of a part of a piece.
 template <int PIECE>
-__device__ inline void multiply(float (&sum)[2][8][4], const unsigned char* weights, const unsigned char* x, int first, int part) {
+__device__ inline void multiply(float (&sum)[2][8][4], const unsigned char* weights, const unsigned char* x, int n, int first,
+                                int part) {
   const int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
   unsigned left[2][2][4];  // tile of rows, step, operand
 #pragma unroll
@@ -151,6 +152,7 @@ __device__ inline void multiply(float (&sum)[2][8][4], const unsigned char* weig
     }
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
+    if (i * 8 >= n) break;
     const uint4 right = *reinterpret_cast<const uint4*>(x + x_spot<PIECE>(i * 8 + g, part * 4 + t));
 #pragma unroll
     for (int tile = 0; tile < 2; ++tile) {
@@ -249,7 +251,7 @@ template <int HEIGHT, int PARTS, Kind KIND> __device__ void product(Product c, H
     __syncthreads();
     fetch_weights(piece + STAGES - 1, next);
     fetch_x(piece + STAGES - 1, next);
-    multiply<PIECE>(sum, stage, stage + W_BYTES, first, part);
+    multiply<PIECE>(sum, stage, stage + W_BYTES, c.n, first, part);
     next = slot, slot = slot + 1 == STAGES ? 0 : slot + 1;
   }
   wait_for_copies<0>();
@@ -261,10 +263,14 @@ template <int HEIGHT, int PARTS, Kind KIND> __device__ void product(Product c, H
   for (int turn = PARTS / PLANES - 1; turn >= 0; --turn) {
     if (part / PLANES == turn)
 #pragma unroll
-      for (int item = 0; item < 64; ++item) {
-        const int i = item / 4 % 8, e = item % 4, r = first + item / 32 * 16 + lane / 4 + e / 2 * 8;
-        float* const at = sums + part % PLANES * PLANE + (i * 8 + lane % 4 * 2 + e % 2) * LINE + r;
-        *at = sum[item / 32][i][e] + (turn == PARTS / PLANES - 1 ? 0.0f : *at);
+      for (int i = 0; i < 8; ++i) {
+        if (i * 8 >= c.n) break;
+#pragma unroll
+        for (int item = 0; item < 8; ++item) {
+          const int e = item % 4, r = first + item / 4 * 16 + lane / 4 + e / 2 * 8;
+          float* const at = sums + part % PLANES * PLANE + (i * 8 + lane % 4 * 2 + e % 2) * LINE + r;
+          *at = sum[item / 4][i][e] + (turn == PARTS / PLANES - 1 ? 0.0f : *at);
+        }
       }
     __syncthreads();
   }
@@ -345,9 +351,7 @@ template <int HEIGHT, int PARTS, Kind KIND> __device__ void product(Product c, H
   }
 
 FP8(fp8_norm, 64, 4, NORMED)
-FP8(fp8_gelu, 128, 2, GELU_GATED)
-FP8(fp8_gelu_16, 128, 4, GELU_GATED)
-FP8(fp8_gelu_64, 64, 4, GELU_GATED)
+FP8(fp8_gelu, 64, 4, GELU_GATED)
 FP8(fp8_add, 64, 4, ADDED)
 
 extern "C" __global__ void __launch_bounds__(256, 2) fp8_heads(

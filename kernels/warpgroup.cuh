@@ -59,6 +59,15 @@ __device__ inline void multiply_add_64(float (&sum)[8][4], unsigned long long le
                : "l"(left), "l"(right), "r"(add));
 }
 
+// sum[64, 56] += left[64, 16] right[56, 16]^T, both by descriptor.
+__device__ inline void multiply_add_56(float (&sum)[7][4], unsigned long long left, unsigned long long right) {
+  asm volatile("wgmma.mma_async.sync.aligned.m64n56k16.f32.bf16.bf16 {"
+               "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+               "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27}, %28, %29, 1, 1, 1, 0, 0;"
+               : SIXTEEN(sum, 0), FOUR(sum[4]), FOUR(sum[5]), FOUR(sum[6])
+               : "l"(left), "l"(right));
+}
+
 // sum[64, 256] += left[64, 16] right[16, 256], left in registers.
 __device__ inline void multiply_add_256(float (&sum)[32][4], const unsigned (&left)[4], unsigned long long right) {
   asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"

@@ -65,6 +65,11 @@ class HybridConfig:
         return False
 
     @property
+    def prefix_lock(self) -> bool:
+        """See PolicyConfig; there is nothing to lock."""
+        return False
+
+    @property
     def rewrites(self) -> bool:
         """Whether each observation rewrites the context from its first row."""
         return self.layout == "starvla"

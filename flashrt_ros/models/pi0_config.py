@@ -82,6 +82,7 @@ class Pi0Config:
     action_mode: str
     normalisation: str
     convention: str
+    prefix_lock: bool
 
     condition_capacity = 0
     history = 1
@@ -168,6 +169,7 @@ def read_pi0(
         action_mode=own.choice("action_mode", ("delta", "absolute"), "absolute"),
         normalisation=own.choice("normalisation", _NORMALISATIONS, _mapped(root) if lerobot else _usual(adaptive)),
         convention="lerobot" if lerobot else "openpi",
+        prefix_lock=own.flag("prefix_lock", False),
     )
     own.finish()
     _check(root, own, config)

@@ -86,6 +86,10 @@ class PolicyConfig(Protocol):
         """Whether a chunk can be made to keep to the one before it."""
 
     @property
+    def prefix_lock(self) -> bool:
+        """Whether it does so by rows that are given, as it was trained to, and not by being bent towards them."""
+
+    @property
     def rewrites(self) -> bool:
         """Whether each observation rewrites the context from its first row, so that there is no memory in it."""
 

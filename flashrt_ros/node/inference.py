@@ -19,6 +19,7 @@ from flashrt_ros.node.observer import Observer, UnreadableError
 from flashrt_ros.node.stamps import to_nanoseconds
 from flashrt_ros.policy.durations import Durations
 from flashrt_ros.policy.observation_buffer import Parts
+from flashrt_ros.policy.overlap import Continued, Overlap
 from flashrt_ros.policy.session import Chunk, Session
 from flashrt_ros.runtime.errors import FlashrtError
 
@@ -55,6 +56,7 @@ class Inference:
         publish: Callable[[Inferred], int],
         on_failure: Callable[[FlashrtError], None],
         lockstep: bool,
+        overlap: Overlap | None = None,
     ) -> None:
         """Wait for `start`.
 
@@ -66,6 +68,7 @@ class Inference:
             publish: sends a chunk and returns the id that it has on the wire.
             on_failure: called when an inference of the running epoch failed.
             lockstep: a tick must be answered from the observation of its own instant.
+            overlap: each chunk goes on from the one in execution, as this says; None: each is drawn freely.
         """
         self.times = Durations()
         """From the observation taken to the chunk computed."""
@@ -73,6 +76,8 @@ class Inference:
         """Chunks that were published since `start`."""
         self.dropped: Counter[str] = Counter()
         """Chunks that were computed and not published, by reason."""
+        self.rows_held = 0
+        """Rows of the chunk in execution that the newest inference was to hold; 0: it was drawn freely."""
         self._bridge = bridge
         self._device = device
         self._session = session
@@ -80,6 +85,7 @@ class Inference:
         self._publish = publish
         self._on_failure = on_failure
         self._lockstep = lockstep
+        self._overlap = overlap
         self._epoch: int | None = None
         self._closed_at: Callable[[], int] = lambda: 0
         self._reinstated: Inferred | None = None
@@ -113,6 +119,8 @@ class Inference:
         """
         self.stop()
         self.sent = 0
+        if self._overlap is not None:
+            self._overlap.restart()
         self._epoch, self._closed_at, self._reinstated = epoch, closed_at, reinstated
 
     def stop(self) -> None:
@@ -133,6 +141,8 @@ class Inference:
         """Take a tick of the running epoch."""
         if tick.epoch != self._epoch:
             return
+        if self._overlap is not None:
+            self._overlap.tick(to_nanoseconds(tick.stamp), tick.chunk_id, tick.cursor, active=tick.active)
         self._note(tick.chunk_id, tick.cursor)
         # One that is computed for an older epoch is no answer: its chunk will be dropped.
         if tick.infer and self._computing != self._epoch:
@@ -163,14 +173,28 @@ class Inference:
     def _begin(self, epoch: int, wanted: int, parts: Parts) -> None:
         self._computing = epoch
         began = time.monotonic()
-        future = self._device.submit(lambda: self._compute(parts))
+        continued = self._continued(parts)
+        self.rows_held = continued.delay if continued is not None else 0
+        future = self._device.submit(lambda: self._compute(parts, continued))
         future.add_done_callback(lambda done: self._bridge.post(lambda: self._finish(epoch, wanted, began, done)))
 
-    def _compute(self, parts: Parts) -> Inferred:
+    def _continued(self, parts: Parts) -> Continued | None:
+        """What the next chunk goes on from; None where it is drawn freely.
+
+        The session goes on from its newest chunk alone: where command_node has dropped that, there is none.
+        """
+        if self._overlap is None:
+            return None
+        continued = self._overlap.begin(min(stamp for stamp, _ in parts.values()), self.times.last)
+        newest = next(reversed(self._act_indices), 0)
+        return continued if continued is not None and continued.chunk_id == newest else None
+
+    def _compute(self, parts: Parts, continued: Continued | None) -> Inferred:
         """Run on the device thread."""
         observation = self._observer.assemble(parts)
         note = self._session.observe(observation).note
-        return Inferred(self._session.act(), observation.stamp, note=note)
+        chunk = self._session.act() if continued is None else self._session.act(continued.delay, continued.row)
+        return Inferred(chunk, observation.stamp, note=note)
 
     def _finish(self, epoch: int, wanted: int, began: float, done: concurrent.futures.Future[Inferred]) -> None:
         self._computing = None

@@ -118,6 +118,8 @@ class PolicyDiagnostics:
             "queue depth": self._tick.remaining if self._tick is not None else 0,
             "captures": mind.policy.plan.backend.captures,
         }
+        if mind.contract.action.strategy == "rtc":
+            values["rows held"] = inference.rows_held
         values |= {f"dropped, {reason}": count for reason, count in sorted(inference.dropped.items())}
         degraded = self._grew("dropped chunks", sum(inference.dropped.values()))
         if inference.lacking and inference.waiting_for > _NO_OBSERVATION:

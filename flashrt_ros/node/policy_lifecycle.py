@@ -40,6 +40,7 @@ from flashrt_ros.node.run_services import RunServices
 from flashrt_ros.node.verbs import Verbs
 from flashrt_ros.policy.action_map import ActionMap
 from flashrt_ros.policy.contract import Contract, load_contract
+from flashrt_ros.policy.overlap import overlap_of
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 _WATCH_PERIOD = 0.05
@@ -137,6 +138,7 @@ class PolicyNode(AsyncManagedNode):
             publish,
             self._on_inference_failed,
             contract.lockstep is not None,
+            overlap_of(contract),
         )
         return Mind(contract, loaded.policy, actions, loaded.session, device, keeper, observer, inference, recorder)
 

@@ -101,7 +101,7 @@ def _lockstep(value: Value | None, observation: Observation, action: Action) -> 
         value.refuse("the robot waits for the command of each tick, and a released joint gets none; use hold")
     if action.limits.acceleration is not None:
         value.refuse("time stands still behind a hold, so that it is one command; take limits.acceleration out")
-    if action.strategy != "async":
+    if action.strategy == "sync":
         value.refuse(f"has its own fixed delay, apply_after; take action.strategy {action.strategy} out")
     for source in observation.sources:
         if source.stamp != "header" or source.align != "hold":

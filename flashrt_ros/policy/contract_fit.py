@@ -27,10 +27,8 @@ def check_fit(contract: Contract, config: PolicyConfig) -> None:
 
 def unsupported(contract: Contract, config: PolicyConfig) -> str:
     """Say which strategy of the contract the policy does not have; empty: it has it."""
-    if contract.action.strategy != "rtc":
+    if contract.action.strategy != "rtc" or config.guided:
         return ""
-    if config.guided:
-        return "action.strategy is rtc, which policy_node does not ask for yet, though the checkpoint can. Use async"
     return (
         "action.strategy is rtc, which needs a head that denoises a chunk around the rows of the one before; the "
         f"checkpoint {config.name} has a GR00T head, which cannot. Use async"

@@ -185,9 +185,10 @@ class Episode:
         config = self.policy.model.config
         if not config.guided:
             raise FlashrtError(ErrorCode.NOT_SUPPORTED, f"act: {config.name} cannot go on from a chunk; give no delay")
-        if event.delay < 0:
-            raise FlashrtError(ErrorCode.BAD_REQUEST, f"act: delay {event.delay}; give 0 or more rows")
-        return continuation(self._buffers, event.delay, self.policy.processor, reference)
+        for name, rows in (("delay", event.delay), ("row", event.row or 0)):
+            if rows < 0:
+                raise FlashrtError(ErrorCode.BAD_REQUEST, f"act: {name} {rows}; give 0 or more rows")
+        return continuation(self._buffers, event.delay, event.row, self.policy.processor, reference, config.prefix_lock)
 
     def _say(self, event: Say) -> Boundary:
         self.require_head()

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import gc
+import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,9 @@ from flashrt_ros.runtime.manifest import Manifest
 from flashrt_ros.runtime.plan import Plan, Work
 
 Progress = Callable[[str], None]
+
+_TOLD_EVERY = 1.0
+"""Seconds between two words about the same step."""
 
 CAPSULE_BYTES = (1 << 30) + (256 << 20)
 """Device memory for capsules and the journal, unless more or less is asked for: a session's own budgets for them."""
@@ -110,15 +114,15 @@ def _make_plan(take: Callable[[], Backend], model: PolicyModel, manifest: Manife
 
 
 def _percent(progress: Progress, what: str) -> Tell:
-    """Tells of a work that begins now, and of each tenth of it that is done."""
+    """Tells of a work that begins now, and now and then how much of it is done."""
     progress(what)
-    told = 0
+    told = time.monotonic()
 
     def tell(part: float) -> None:
         nonlocal told
-        if int(part * 10) > told:
-            told = int(part * 10)
-            progress(f"{what}: {10 * told} %")
+        if time.monotonic() - told >= _TOLD_EVERY:
+            progress(f"{what}: {100 * part:.0f} %")
+            told = time.monotonic()
 
     return tell
 

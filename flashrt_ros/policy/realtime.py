@@ -11,25 +11,31 @@ from flashrt_ros.policy.processing import Processor
 from flashrt_ros.runtime.buffers import BufferSet
 
 
-def continuation(b: BufferSet, delay: int, processor: Processor, reference: np.ndarray) -> Guidance | None:
+def continuation(
+    b: BufferSet, delay: int, row: int | None, processor: Processor, reference: np.ndarray, lock: bool
+) -> Guidance | None:
     """What the next chunk is to keep of the planned one; None where none is planned, or all of it has been executed.
-
-    Its row i stands where row cursor + i of the planned one does.
 
     Args:
         b: buffers of the session.
-        delay: rows that will be executed while the next chunk is computed: it is to hold them exactly.
+        delay: rows from there on that will have been executed when the next chunk takes over: it is to hold them
+            hardest.
+        row: of the planned chunk, where the next one's first row stands; None: its cursor.
         processor: of the policy.
         reference: float64 [action_dim], the joints that the next chunk's actions refer to.
+        lock: those rows are given and kept as they are, and nothing is bent towards the others.
     """
-    planned, cursor = int(b["plan"][0]), int(b["plan"][1])
+    planned, first = int(b["plan"][0]), int(b["plan"][1]) if row is None else row
     old = b["chunk"].cpu().numpy()
-    left = len(old) - cursor
+    left = len(old) - first
     if not planned or left <= 0:
         return None
     target = np.zeros_like(old)
-    target[:left] = processor.rebased(old[cursor:], b["reference"].numpy(), reference)
-    return Guidance(target, weights(len(old), min(delay, left), left))
+    target[:left] = processor.rebased(old[first:], b["reference"].numpy(), reference)
+    held = min(delay, left)
+    if lock:
+        return Guidance(target, np.zeros(len(old), np.float32), held)
+    return Guidance(target, weights(len(old), held, left))
 
 
 def weights(horizon: int, delay: int, end: int) -> np.ndarray:

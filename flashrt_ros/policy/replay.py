@@ -14,7 +14,7 @@ import numpy as np
 from flashrt_ros.policy.loading import Policy
 from flashrt_ros.policy.processing import Observation
 from flashrt_ros.policy.replay_capsules import Capsules, Held
-from flashrt_ros.policy.replay_record import Record, array_sha256
+from flashrt_ros.policy.replay_record import DRAWN_FREELY, Record, array_sha256, requested
 from flashrt_ros.policy.session import Mode, Session
 from flashrt_ros.policy.store import CapsuleStore
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
@@ -48,7 +48,7 @@ class Step:
     Attributes:
         record: what the log says.
         actions: float64 [horizon, joints] of an act, in the robot's units.
-        sha256: of these actions.
+        sha256: of these actions, or of the tokens of a say.
         seconds: that it took.
         trouble: why it could not be done, or ended otherwise than it did then; empty: neither.
         note: what is worth knowing.
@@ -63,7 +63,7 @@ class Step:
 
     @property
     def equal(self) -> bool:
-        """Whether an act drew the recorded bytes."""
+        """Whether an act drew, or a say said, the recorded bytes."""
         return bool(self.sha256) and self.sha256 == self.record.output_sha256
 
 
@@ -119,7 +119,7 @@ class Replay:
             return Step(record, note=f"was refused: {ErrorCode(record.error_code).name}")
         began = time.perf_counter()
         try:
-            actions, note = self._do(record)
+            output, note = self._do(record)
         except FlashrtError as error:
             return self._failed(record, error, time.perf_counter() - began)
         seconds = time.perf_counter() - began
@@ -127,8 +127,10 @@ class Replay:
         trouble = ""
         if record.error_code:
             self._lost = trouble = f"failed with {ErrorCode(record.error_code).name} then, and not now"
-        digest = array_sha256(actions) if actions is not None else ""
-        return Step(record, actions, digest, seconds, trouble, note)
+        digest = array_sha256(output) if output is not None else ""
+        if record.verb == "say" and digest != record.output_sha256:
+            note = "said something else than then"
+        return Step(record, output if record.verb == "act" else None, digest, seconds, trouble, note)
 
     def _failed(self, record: Record, error: FlashrtError, seconds: float) -> Step:
         if record.error_code == error.code:
@@ -137,8 +139,9 @@ class Replay:
         return Step(record, seconds=seconds, trouble=f"{error.code.name}: {error}")
 
     def _do(self, record: Record) -> tuple[np.ndarray | None, str]:
+        """What the verb put out, and what is worth knowing."""
         session, what_if, note = self.session, self._what_if, ""
-        actions = None
+        output = None
         match record.verb:
             case "begin":
                 instruction = record.instruction if what_if.instruction is None else what_if.instruction
@@ -149,7 +152,11 @@ class Replay:
             case "observe":
                 session.observe(self._inputs.observation(record))
             case "act":
-                actions = self._rows(session.act().actions)
+                output = self._rows(self._act(record))
+            case "say":
+                asked = requested(record)
+                said = session.say(asked.max_tokens, asked.stop, asked.prompt, asked.closing, asked.speculate)
+                output = np.array(said.tokens, np.int64)
             case "executed":
                 session.executed(record.act_index, record.cursor)
             case "discard":
@@ -157,6 +164,8 @@ class Replay:
                     session.discard_plan()
             case "retry":
                 session.retry(record.retry)
+            case "reseed":
+                session.reseed(record.seed if what_if.seed is None else what_if.seed)
             case "snapshot":
                 self._held.snapshot(record)
             case "restore":
@@ -168,4 +177,9 @@ class Replay:
             case _:
                 raise FlashrtError(ErrorCode.NOT_SUPPORTED, f"the log has the verb {record.verb!r}; upgrade to read it")
         self._held.note(record)
-        return actions, note
+        return output, note
+
+    def _act(self, record: Record) -> np.ndarray:
+        if record.inference_delay == DRAWN_FREELY:
+            return self.session.act().actions
+        return self.session.act(record.inference_delay, record.cursor).actions

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
@@ -13,22 +13,30 @@ from flashrt_ros.policy.contract_observation import STATE
 from flashrt_ros.policy.processing import Observation
 from flashrt_ros.policy.session import Chunk
 from flashrt_ros.runtime.capsule import Capsule
+from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 from flashrt_ros.runtime.lineage import Boundary
 from flashrt_ros.runtime.manifest import Manifest, sha256
+from flashrt_ros.runtime.recipe import Say
 
 VERBS = (
     "begin",
     "instruct",
     "observe",
     "act",
+    "say",
     "executed",
     "discard",
     "retry",
+    "reseed",
     "snapshot",
     "restore",
     "rollback",
     "resume",
 )
+
+
+DRAWN_FREELY = -1
+"""The `inference_delay` of a chunk that does not go on from another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +68,9 @@ class Record:
     steps: int = 0
     act_index: int = 0
     cursor: int = 0
+    inference_delay: int = DRAWN_FREELY
     inputs: tuple[Input, ...] = ()
+    request: str = ""
     output_sha256: str = ""
     delay: int = 0
     manifest: str = ""
@@ -93,6 +103,22 @@ def inputs_of(observation: Observation) -> tuple[Input, ...]:
     return tuple(
         Input(key, observation.stamps.get(key, observation.stamp), array_sha256(array)) for key, array in arrays.items()
     )
+
+
+def request_of(event: Say) -> str:
+    """The JSON that a record keeps of what was to be said."""
+    return json.dumps(asdict(event), default=str)
+
+
+def requested(record: Record) -> Say:
+    """What a record of `say` asks for; DAMAGED if it is not what `request_of` makes."""
+    try:
+        asked = json.loads(record.request)
+        return Say(**asked | {"stop": tuple(asked["stop"])})
+    except (ValueError, TypeError, KeyError) as error:
+        raise FlashrtError(
+            ErrorCode.DAMAGED, f"record {record.sequence} asks to say {record.request!r}: {error}"
+        ) from error
 
 
 def array_sha256(array: np.ndarray) -> str:

@@ -10,14 +10,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import numpy as np
+
 from flashrt_ros.policy.loading import Policy
 from flashrt_ros.policy.processing import Observation
-from flashrt_ros.policy.replay_record import Done, Record, manifest_sha256
+from flashrt_ros.policy.replay_record import Done, Record, array_sha256, manifest_sha256, request_of
+from flashrt_ros.policy.saying import END_OF_TURN, Said
 from flashrt_ros.policy.session import EPISODE_START, Chunk, Mode, Session, VerbReport
 from flashrt_ros.policy.store import CapsuleStore
 from flashrt_ros.runtime.capsule import Capsule
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
-from flashrt_ros.runtime.recipe import Event
+from flashrt_ros.runtime.recipe import Event, Say
 
 RESUME = "resume"
 
@@ -37,6 +40,7 @@ class _Result:
     observation: Observation | None = None
     chunk: Chunk | None = None
     capsule: Capsule | None = None
+    said_sha256: str = ""
 
 
 class RecordedSession(Session):
@@ -91,13 +95,36 @@ class RecordedSession(Session):
             result.observation = observation
             return super().observe(observation)
 
-    def act(self, delay: int | None = None) -> Chunk:
-        """As Session.act; the log has no place for a delay, so that none may be given."""
+    def act(self, delay: int | None = None, row: int | None = None) -> Chunk:
+        """As Session.act."""
         if delay is not None:
-            raise FlashrtError(ErrorCode.NOT_SUPPORTED, f"act: a recorded session cannot be given delay {delay}")
-        with self._telling("act") as result:
-            result.chunk = super().act()
+            row = int(self.live.plan.buffers["plan"][1]) if row is None else row
+            if min(delay, row) < 0:
+                return super().act(delay, row)  # it is refused, and no record could say what was asked for
+        goes_on = {} if delay is None or row is None else {"inference_delay": delay, "cursor": row}
+        with self._telling("act", **goes_on) as result:
+            result.chunk = super().act(delay, row)
             return result.chunk
+
+    def say(
+        self,
+        max_tokens: int,
+        stop: Sequence[str] = END_OF_TURN,
+        prompt: str = "",
+        closing: str = "",
+        speculate: bool = True,
+    ) -> Said:
+        """As Session.say."""
+        asked = Say(max_tokens, tuple(stop), prompt, closing, speculate)
+        with self._telling("say", request=request_of(asked)) as result:
+            said = super().say(max_tokens, stop, prompt, closing, speculate)
+            result.said_sha256 = array_sha256(np.array(said.tokens, np.int64))
+            return said
+
+    def reseed(self, seed: int) -> None:
+        """As Session.reseed."""
+        with self._telling("reseed", seed=seed):
+            super().reseed(seed)
 
     def executed(self, act_index: int, cursor: int) -> None:
         """As Session.executed; the moment in which a copy of the state delays nothing."""
@@ -172,6 +199,7 @@ class RecordedSession(Session):
             delay=round((time.perf_counter() - began) * 1e9),
             capsule=result.capsule.name if result.capsule is not None else record.capsule,
             act_index=result.chunk.act_index if result.chunk is not None else record.act_index,
+            output_sha256=result.said_sha256,
             manifest=self._manifest,
         )
         if head is not None:

@@ -139,19 +139,21 @@ class Session:
             self._episode.apply(kept)
             return report()
 
-    def act(self, delay: int | None = None) -> Chunk:
+    def act(self, delay: int | None = None, row: int | None = None) -> Chunk:
         """Draw the next chunk from the newest observation.
 
         Args:
-            delay: the chunk goes on from the planned one, of which so many rows behind the cursor will be executed
-                before it takes over (real-time chunking); None: it is drawn freely.
+            delay: the chunk goes on from the planned one, of which so many rows from `row` on will have been executed
+                when it takes over (real-time chunking); None: it is drawn freely.
+            row: of the planned chunk, where the first row of this one stands: that of the observation's instant; None:
+                its cursor.
 
         Raises:
             FlashrtError: NOT_BEGUN before the first observation; NOT_SUPPORTED, the policy cannot go on from a chunk;
-                BAD_REQUEST, a delay below 0.
+                BAD_REQUEST, a delay or a row below 0.
         """
         with self._verb():
-            self._episode.apply(Act(delay))
+            self._episode.apply(Act(delay, row))
             return self._chunk()
 
     def say(

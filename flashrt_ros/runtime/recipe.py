@@ -52,9 +52,13 @@ class Remember:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Act:
-    """A chunk was drawn; with `delay` it goes on from the planned one, `delay` rows of which it holds exactly."""
+    """A chunk was drawn; with `delay` it goes on from the planned one, `delay` rows of which it holds hardest.
+
+    Its first row stands at the planned one's row `row`; None: at its cursor.
+    """
 
     delay: int | None = None
+    row: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -37,7 +37,7 @@ _SAID = 6
 """Tokens that the policy says."""
 
 _DELAY = 2
-"""Rows of the planned chunk that the next one holds exactly, of a policy that can go on from a chunk."""
+"""Rows of the planned chunk that the next one is to hold, of a policy that can go on from a chunk."""
 
 Noticed = Literal["output", "bytes", "same", ""]
 
@@ -134,16 +134,18 @@ def random_observation(policy: Policy, rng: np.random.Generator, stamp: int) -> 
 
 
 def _prepare(session: Session, observations: Sequence[Observation]) -> None:
-    """Bring the session to the audited boundary: a text and one observation fit, the next compacts the context."""
+    """Bring the session to the audited boundary, behind a text: another and one observation fit, the next compacts."""
     session.begin("press the red button", seed=7)
     session.instruct("no, the blue one")
     for number in itertools.count():
         rows = session.observe(observations[number % 2]).prefilled_tokens
         chunk = session.act()
         session.executed(chunk.act_index, 3)
-        full = chunk.boundary.cursors["position"] + _SAID + 2 * rows > session.policy.model.max_rows
+        full = chunk.boundary.cursors["position"] + 2 * _SAID + 2 * rows > session.policy.model.max_rows
         if number and (full or session.policy.model.config.rewrites):
-            return
+            break
+    if session.policy.model.speech is not None:
+        session.say(_SAID, stop=())
 
 
 def _run_on(session: Session, observations: Sequence[Observation]) -> Trace:

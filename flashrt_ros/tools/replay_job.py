@@ -190,6 +190,8 @@ class _Replayed:
         if self._recording.other["ActionChunk"]:
             self._log = log_by_chunks(self._recording, seed)
             self._troubles.append("the bag has no log of boundaries: replayed in the order of the stamps")
+            if self._contract.action.strategy == "rtc":
+                self._troubles.append("action.strategy rtc: without the log no chunk is known to go on from another")
         elif not job.instruction:
             raise FlashrtError(ErrorCode.BAD_INSTRUCTION, f"{job.bag} has no instruction: give --instruction")
         else:

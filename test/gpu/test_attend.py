@@ -10,6 +10,8 @@ import torch
 SHAPES = {
     "vision": (2, 196, 196, 16, 64),
     "vision with heads of 72": (1, 256, 256, 16, 72),
+    "three views": (3, 256, 256, 16, 72),
+    "a view of few tokens with heads of 72": (2, 100, 90, 2, 72),
     "a small vision": (2, 36, 36, 4, 32),
     "a head among its tokens": (1, 49, 49, 32, 48),
     "one row": (1, 1, 3, 2, 128),

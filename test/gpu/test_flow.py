@@ -9,7 +9,13 @@ import torch
     ("n", "heads", "kv_heads", "width", "rows", "end"),
     [
         (50, 8, 1, 256, 700, 582),
+        (50, 8, 1, 256, 1018, 1018),
+        (13, 6, 2, 256, 100, 16),
         (532, 8, 1, 256, 582, 532),
+        (276, 8, 1, 256, 327, 276),
+        (788, 8, 1, 256, 839, 788),
+        (300, 8, 2, 256, 700, 65),
+        (1100, 2, 2, 256, 1100, 1),
         (1, 8, 1, 256, 80, 33),
         (9, 6, 2, 64, 200, 200),
         (7, 8, 1, 16, 40, 1),
@@ -92,8 +98,10 @@ SIZES = [
     (50, 2560, 1024),
     (50, 1024, 2048),
     (51, 4096, 1024),
+    (56, 1024, 4096),
     (64, 1024, 4096),
     (17, 200, 328),
+    (33, 72, 1000),
     (9, 64, 64),
     (80, 96, 64),
 ]
@@ -116,6 +124,26 @@ def test_normed_products(gpu, dtype, n: int, m: int, k: int, bias: bool) -> None
             }
 
         gpu.check(name, given, outputs=["out"], dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("n", "m", "k"),
+    [(276, 16384, 2048), (532, 16384, 2048), (788, 16384, 2048), (160, 256, 64), (399, 768, 320), (401, 512, 192)],
+)
+def test_normed_gelu_linear_of_many_rows(gpu, n: int, m: int, k: int) -> None:
+    gpu.check(
+        "normed_gelu_linear",
+        lambda t: {
+            "x": t.rows(n, k, scale=3.0),
+            "gain": 1 + 0.2 * t.f32(1, k),
+            "step": t.scalar(0),
+            "w": t.rows(2 * m, k, scale=k**-0.5),
+            "out": t.out(n, m),
+            "eps": 1e-6,
+        },
+        outputs=["out"],
+        dtype=torch.bfloat16,
+    )
 
 
 @pytest.mark.parametrize("bias", [True, False])

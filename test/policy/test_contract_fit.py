@@ -27,7 +27,7 @@ def test_a_contract_for_the_checkpoint_is_taken(root: Path, loaded: Policy) -> N
         check_fit(with_strategy(root, strategy), loaded.model.config)
 
 
-def test_real_time_chunking_is_refused_and_named(root: Path, loaded: Policy, refuses: Callable[..., Any]) -> None:
+def test_real_time_chunking_needs_a_policy_that_can(root: Path, loaded: Policy, refuses: Callable[..., Any]) -> None:
     with refuses(ErrorCode.NOT_SUPPORTED, "action.strategy is rtc", "GR00T head", "Use async"):
         check_fit(with_strategy(root, "rtc"), loaded.model.config)
 

@@ -4,10 +4,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from flashrt_ros.models.tiny_pi0 import write_tiny_pi0
+from flashrt_ros.policy.capsule_file import read_capsule
+from flashrt_ros.policy.capsule_folder import CapsuleFolder
 from flashrt_ros.policy.loading import Policy, load_policy
 from flashrt_ros.policy.processing import Observation
 from flashrt_ros.policy.realtime import weights
@@ -54,12 +59,69 @@ def test_a_chunk_goes_on_from_the_planned_one_in_the_robots_units(guided: Policy
     assert np.array_equal(session.act(delay=DELAY).actions, free)
 
 
+def test_a_chunk_stands_at_the_row_that_it_is_given(guided: Policy) -> None:
+    session = Session(guided)
+    session.begin("press the red button", seed=1)
+    session.observe(observation(guided, 1))
+    planned = session.act()
+    session.executed(planned.act_index, CURSOR)
+    session.observe(observation(guided, 2))
+    session.snapshot("seen")
+    follows = session.act(delay=DELAY).actions
+    for cursor in (CURSOR + 2, CURSOR):
+        session.restore("seen", Mode.EXACT)
+        session.executed(planned.act_index, cursor)
+        assert np.array_equal(session.act(delay=DELAY, row=CURSOR).actions, follows)
+        session.restore("seen", Mode.EXACT)
+        assert np.array_equal(session.act(DELAY, cursor).actions, follows) == (cursor == CURSOR)
+
+
+@pytest.mark.parametrize("mode", ["absolute", "delta"])
+def test_a_policy_that_was_trained_so_is_given_the_rows_that_will_have_run(tmp_path: Path, mode: str) -> None:
+    policy = load_policy(write_tiny_pi0(tmp_path, "pi05", action_mode=mode, prefix_lock=True, steps=3), device="cpu")
+    session = Session(policy)
+    session.begin("press the red button", seed=1)
+    session.observe(observation(policy, 1))
+    planned = session.act().actions
+    session.observe(observation(policy, 2))
+    session.snapshot("seen")
+    follows = session.act(DELAY, CURSOR).actions
+    assert follows[:DELAY] == pytest.approx(planned[CURSOR : CURSOR + DELAY], abs=1e-5)
+    assert np.abs(follows[DELAY:-CURSOR] - planned[CURSOR + DELAY :]).min() > 1e-3
+    session.restore("seen", Mode.EXACT)
+    free = session.act().actions
+    assert not np.array_equal(follows[DELAY:], free[DELAY:])  # the rows behind go on from those that were given
+
+
+def test_a_recipe_builds_chunks_that_go_on_from_others_again(guided: Policy, tmp_path: Path) -> None:
+    session = Session(guided)
+    session.begin("press the red button", seed=1)
+    for stamp in range(1, 4):
+        session.observe(observation(guided, stamp))
+        planned = session.act(*((DELAY, CURSOR - 1) if stamp > 1 else ()))
+        session.executed(planned.act_index, CURSOR)
+    digests = session.digests()
+    capsule = session.snapshot("executing").capsule
+    folder = CapsuleFolder(tmp_path, 1 << 30)
+    folder.write(capsule, guided.plan.buffers, lambda name: False)
+    folder.close()
+    read = read_capsule(tmp_path / "executing.safetensors", guided.plan.buffers, guided.manifest())
+    session.begin("something else", seed=2)
+    session.store.add(replace(read, name="foreign", manifest={**read.manifest, "contract": {"sha256": "0"}}))
+    assert session.restore("foreign", Mode.EXACT, rebuild=True).rebuilt
+    assert session.digests() == digests
+
+
 def test_what_cannot_be_is_refused(guided: Policy, policy: Policy, refuses) -> None:
-    for each, delay, code in ((guided, -1, ErrorCode.BAD_REQUEST), (policy, 0, ErrorCode.NOT_SUPPORTED)):
+    for each, asked, code in (
+        (guided, (-1,), ErrorCode.BAD_REQUEST),
+        (guided, (0, -1), ErrorCode.BAD_REQUEST),
+        (policy, (0,), ErrorCode.NOT_SUPPORTED),
+    ):
         session = Session(each)
         session.begin("press the red button")
         session.observe(observation(each, 1))
         before = session.digests()
         with refuses(code, "act: "):
-            session.act(delay=delay)
+            session.act(*asked)
         assert session.digests() == before

@@ -4,18 +4,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from flashrt_ros.models.tiny_pi0 import write_tiny_pi0
 from flashrt_ros.policy.capsule_folder import CapsuleFolder
 from flashrt_ros.policy.loading import Policy, load_policy
 from flashrt_ros.policy.processing import Observation
 from flashrt_ros.policy.replay import Replay, Step, WhatIf
 from flashrt_ros.policy.replay_capsules import Capsules
-from flashrt_ros.policy.replay_record import Done, Record, array_sha256, inputs_of
+from flashrt_ros.policy.replay_record import DRAWN_FREELY, Done, Record, array_sha256, inputs_of
 from flashrt_ros.policy.replay_session import RecordedSession
 from flashrt_ros.policy.session import EPISODE_START, Mode
 from flashrt_ros.runtime.capsule import Capsule
@@ -227,6 +229,48 @@ def test_what_if_asks_from_the_same_boundary(policy: Policy, log: Log, tmp_path:
     replay = Replay(policy, log, log.write(tmp_path / "capsules", policy, "before"), WhatIf(seed=8))
     replay.start_from("before", log.records[start].boundary)
     assert not drawn(replay.run(log.records[start + 1 : start + 3]))[0].equal
+
+
+def test_chunks_that_go_on_from_others_go_on_again(tmp_path: Path) -> None:
+    guided = load_policy(write_tiny_pi0(tmp_path, "pi05", steps=3), views=["base_0_rgb"])
+    log, rng = Log(), np.random.default_rng(5)
+    session = RecordedSession(guided, listener=log)
+    session.begin("press the red button", seed=7)
+    for stamp, goes_on in enumerate([(), (2,), (4, 1), (0, 0)], start=1):
+        session.observe(random_observation(guided, rng, stamp))
+        session.executed(session.act(*goes_on).act_index, 3)
+    with pytest.raises(FlashrtError):
+        session.act(-1)
+    assert [(record.inference_delay, record.cursor) for record in log.acts()] == [(-1, 0), (2, 3), (4, 1), (0, 0)]
+    steps = follow(guided, log, Capsules([]))
+    assert [step.trouble for step in steps if step.trouble] == []
+    assert [step.equal for step in drawn(steps)] == [True] * 4
+    free = Log([replace(record, inference_delay=DRAWN_FREELY) for record in log.records], log.seen)
+    assert [step.equal for step in drawn(follow(guided, free, Capsules([])))] == [True, False, False, False]
+
+
+def test_what_was_said_is_said_again(talkative: Callable[..., Path], tmp_path: Path) -> None:
+    speaking = load_policy(talkative(tmp_path, 3, max_rows=256, max_instruction_tokens=48))
+    log, rng = Log(), np.random.default_rng(5)
+    session = RecordedSession(speaking, listener=log)
+    session.begin("press the red button", seed=7)
+    session.observe(random_observation(speaking, rng, 1))
+    said = session.say(9, stop=("<|im_end|>",), prompt="<|im_start|>assistant\n", closing="\n")
+    session.act()
+    session.reseed(8)
+    session.act()
+    steps = follow(speaking, log, Capsules([]))
+    assert [step.trouble + step.note for step in steps if step.trouble + step.note] == []
+    told = next(step for step in steps if step.record.verb == "say")
+    assert told.equal
+    assert told.record.output_sha256 == array_sha256(np.array(said.tokens, np.int64))
+    assert [step.equal for step in drawn(steps)] == [True, True]
+    other = Log([replace(record, request=record.request.replace("9", "3")) for record in log.records], log.seen)
+    steps = follow(speaking, other, Capsules([]))
+    assert [step.note for step in steps if step.record.verb == "say"] == ["said something else than then"]
+    assert not drawn(steps)[0].equal
+    broken = Log([replace(record, request="{}") for record in log.records], log.seen)
+    assert "DAMAGED: record 3 asks to say '{}'" in follow(speaking, broken, Capsules([]))[2].trouble
 
 
 def test_another_number_of_threads_rebuilds_the_capsule_and_stays_near(

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import signal
@@ -301,7 +302,7 @@ class Nodes:
             started.end()
 
 
-@pytest.fixture(name="until")
+@pytest.fixture(scope="session", name="until")
 def until_fixture() -> Callable[..., Any]:
     """`until(condition, what, timeout)` returns the condition's first true value, or fails."""
     return until
@@ -354,13 +355,25 @@ def client(spun: Node) -> Client:
 
 
 @pytest.fixture(scope="module")
-def nodes(
-    client: Client, robot: Robot, contract: Path, checkpoint: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Nodes]:
-    """Both nodes, active; the tests of a module share them."""
-    started = Nodes(tmp_path_factory.mktemp("nodes"), client, contract, checkpoint)
-    try:
-        started.start_both()
+def start_nodes(
+    client: Client, robot: Robot, checkpoint: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[Path], contextlib.AbstractContextManager[Nodes]]:
+    """`with start_nodes(contract)`: both nodes, active."""
+
+    @contextlib.contextmanager
+    def start(contract: Path) -> Iterator[Nodes]:
+        started = Nodes(tmp_path_factory.mktemp("nodes"), client, contract, checkpoint)
+        try:
+            started.start_both()
+            yield started
+        finally:
+            started.end()
+
+    return start
+
+
+@pytest.fixture(scope="module")
+def nodes(start_nodes: Callable[..., contextlib.AbstractContextManager[Nodes]], contract: Path) -> Iterator[Nodes]:
+    """Both nodes; the tests of a module share them."""
+    with start_nodes(contract) as started:
         yield started
-    finally:
-        started.end()

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from flashrt_ros.models.pi0_guidance import Guidance
+from flashrt_ros.models.speech import Speech
 from flashrt_ros.models.tiny import write_tiny_checkpoint
 from flashrt_ros.policy.loading import Policy, load_policy
+from flashrt_ros.runtime.buffers import BufferSet
 from flashrt_ros.tools import audit as audit_tool
 from flashrt_ros.tools.audit import audit
 
@@ -62,6 +64,19 @@ def test_state_outside_the_buffers_is_noticed(policy: Policy, monkeypatch: pytes
     result = audit(policy)
     assert "chunk 0" in result.differing
     assert not result.closed
+
+
+@pytest.mark.parametrize("checkpoint", ["append, with an MTP layer"], indirect=True)
+def test_a_text_that_depends_on_what_is_no_state_is_noticed(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    said = type(policy.model.speech).said
+
+    def said_by_a_hidden_counter(speech: Speech, b: BufferSet) -> list[int]:
+        calls.append(1)
+        return [*said(speech, b)[:-1], len(calls)]
+
+    monkeypatch.setattr(type(policy.model.speech), "said", said_by_a_hidden_counter)
+    assert audit(policy).differing == ["said"]
 
 
 def test_the_command_prints_every_state_buffer(

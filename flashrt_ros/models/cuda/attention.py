@@ -1,6 +1,6 @@
 # Copyright 2026 the flashrt_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Softmax attention: kernels/attend_cache.cu and kernels/attend.cu."""
+"""Softmax attention: kernels/attend_cache.cu, attend.cu, and those of the same names for GPUs with warpgroups."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ _CACHE_WIDTHS, _WIDTHS = (64, 128, 256), (32, 48, 64, 80, 128)
 """Head sizes that there are bfloat16 kernels for; others are padded to the next."""
 _FEW, _HOPPER_FROM = 32, 32
 """Up to so many packed rows tiles of 16 are faster than those of 64; beyond so many tiles of 128 are, on sm_90a."""
+
+_VIEW_WIDTH, _VIEW_KEYS, _VIEW_ROWS, _VIEW_THREADS, _VIEW_SHARED = 72, 256, 64, 128, 86 << 10
+"""Of kernels/attend_view_hopper.cu: features of a head, most keys, rows of a block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,12 @@ class CudaAttend(CudaBase):
         arguments = (q, keys, values, out, rows, n, keys.shape[1], width, *strides)
         if q.dtype == torch.float32:
             self.cuda.launch("attend", "attend_f32", (n, heads, batch), _PLAIN_THREADS, *arguments)
+            return
+        if self.cuda.capability == (9, 0) and width == _VIEW_WIDTH and keys.shape[1] <= _VIEW_KEYS and rows is None:
+            sizes = (n, keys.shape[1], *strides)
+            grid, shared = (-(-n // _VIEW_ROWS), heads, batch), _VIEW_SHARED
+            name = "attend_view_hopper"
+            self.cuda.launch(name, name, grid, _VIEW_THREADS, q, keys, values, out, *sizes, shared=shared)
             return
         padded = _padded("attend", width, _WIDTHS)
         many = batch * heads * -(-n // 64) >= self.cuda.multiprocessors // 2

@@ -7,9 +7,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from flashrt_ros.models.cuda.base import CudaBase
 from flashrt_ros.models.cuda.layout import ACCESS, ceil_div, expect, rows_of, threads_for, type_name, variant
-from flashrt_ros.models.cuda.linear import ACTIVATIONS
+from flashrt_ros.models.cuda.linear import ACTIVATIONS, FEW_ROWS
+from flashrt_ros.models.cuda.many_rows import CudaManyRows
 from flashrt_ros.models.reference.dense import Activation
 from flashrt_ros.models.reference.flow import Flow
 
@@ -17,14 +17,14 @@ _THREADS = 256
 _CLUSTER = 8
 """Blocks that may run at the same time and read each other's memory on every GPU that can do so."""
 
-_FEW_PACKED = 1024
+_FEW_PACKED, _MOST_KEYS = 1024, 128
 _STEPPED_ROWS, _STEPPED_THREADS, _STEPPED_MOST, _FINISH_WIDEST = 8, 128, 64, 4096
-_STREAM_ROWS, _STREAM_SHARED = 64, 98 << 10
+_STREAM_ROWS, _STREAM_PIECE = 56, 64
 _WIDTHS = (64, 128, 256)
 """Head sizes that there are bfloat16 kernels for; others are padded to the next."""
 
 
-class CudaFlow(CudaBase):
+class CudaFlow(CudaManyRows):
     """The operations of `Flow`."""
 
     def attend_rows(self, q: Tensor, keys: Tensor, values: Tensor, end: Tensor, out: Tensor) -> None:
@@ -36,10 +36,16 @@ class CudaFlow(CudaBase):
             arguments = (q, keys, values, end, out, heads, kv_heads, width)
             self.cuda.launch(op, "attend_rows_f32", (n, heads), _THREADS, *arguments)
             return
+        if self._scores_at_once(q, keys, values):
+            self._attend_few_rows(q, keys, values, end, out)
+            return
         padded = next((known for known in _WIDTHS if width <= known), 0)
         if q.dtype != torch.bfloat16 or width % 8 or not padded:
             raise TypeError(f"{op}: heads of {width} features of {q.dtype}; give a multiple of 8 up to {_WIDTHS[-1]}")
         packed = n * heads // kv_heads
+        if packed > _FEW_PACKED and self.attends_many(q):
+            self.attend_many(q, keys, values, end, out)
+            return
         kind, rows = ("few_", 32) if packed <= _FEW_PACKED and padded == _WIDTHS[-1] else ("", 64)
         tiles, step = ceil_div(packed, rows), 32 if padded > 128 else 64
         shares = 2 * self.cuda.multiprocessors // (tiles * kv_heads)
@@ -64,6 +70,30 @@ class CudaFlow(CudaBase):
         if sums is not None:
             grid = (packed, kv_heads)
             self.cuda.launch(op, "attend_rows_combine", grid, ceil_div(width, 4), sums, stats, out, *sizes)
+
+    def _scores_at_once(self, q: Tensor, keys: Tensor, values: Tensor) -> bool:
+        """Whether kernels/attend_few_rows.cu takes these."""
+        (n, heads, width), (rows, kv_heads, _), tensors = q.shape, keys.shape, (q, keys, values)
+        few = n * heads <= _FEW_PACKED * kv_heads and rows <= _CLUSTER * _MOST_KEYS
+        whole = all(part.is_contiguous() and part.data_ptr() % ACCESS == 0 for part in tensors)
+        return self.cuda.capability == (9, 0) and q.dtype == torch.bfloat16 and width == _WIDTHS[-1] and few and whole
+
+    def _attend_few_rows(self, q: Tensor, keys: Tensor, values: Tensor, end: Tensor, out: Tensor) -> None:
+        (n, heads, width), (rows, kv_heads, _) = q.shape, keys.shape
+        share = 16 * ceil_div(rows, 16 * _CLUSTER)
+        count, tiles = ceil_div(rows, share), ceil_div(n * heads // kv_heads, 32)
+        row = (width + 8) * 2
+        shared = max(share * row, 36 << 10) + (share + 32) * row + 32 * (_MOST_KEYS + 8) * 2
+        self.cuda.launch(
+            "attend_few_rows",
+            "attend_few_rows_bf16_d256",
+            (tiles * count, kv_heads),
+            _THREADS,
+            *(q, keys, values, end, out),
+            *(n, heads, kv_heads, count, share, rows),
+            shared=shared,
+            cluster=count,
+        )
 
     def rope_cache(
         self,
@@ -100,7 +130,10 @@ class CudaFlow(CudaBase):
         self.cuda.launch("flow", kernel, grid, threads, x, out, width, x_stride, out_stride)
 
     def scaled_norm(self, x: Tensor, gain: Tensor, step: Tensor, out: Tensor, eps: float) -> None:
-        """See Flow.scaled_norm."""
+        """See Flow.scaled_norm. A gain that is always the same is fetched ahead."""
+        if len(gain) == 1:
+            self.norm(x, gain[0], out, eps)  # type: ignore[attr-defined]
+            return
         kernel, count, width = _by_step("scaled_norm", step, gain, x, out)
         threads = threads_for(ceil_div(width, count), _THREADS)
         self.cuda.launch("flow", kernel, x.shape[0], threads, x, gain, step, out, width, eps)
@@ -122,9 +155,11 @@ class CudaFlow(CudaBase):
     def normed_linear(
         self, x: Tensor, gain: Tensor, step: Tensor, w: Tensor, out: Tensor, eps: float, bias: Tensor | None = None
     ) -> None:
-        """See Flow.normed_linear: one kernel for some rows, where there are warpgroups."""
+        """See Flow.normed_linear: one kernel for few rows, and for some where there are warpgroups."""
         if self._streams(x, w, out):
             self._stream("norm", x, gain, w, bias, None, step, out, eps)
+        elif x.shape[0] <= FEW_ROWS and len(gain) == 1 and bias is None:
+            self.norm_linear(x, gain[0], w, out, eps)  # type: ignore[attr-defined]
         else:
             Flow.normed_linear(self, x, gain, step, w, out, eps, bias)  # type: ignore[arg-type]
 
@@ -159,9 +194,13 @@ class CudaFlow(CudaBase):
     def normed_gelu_linear(
         self, x: Tensor, gain: Tensor, step: Tensor, w: Tensor, out: Tensor, eps: float, bias: Tensor | None = None
     ) -> None:
-        """See Flow.normed_gelu_linear: one kernel for some rows, where there are warpgroups."""
+        """See Flow.normed_gelu_linear: where there are warpgroups one kernel for some rows, two for many."""
         if self._streams(x, w, out):
             self._stream("gelu", x, gain, w, bias, None, step, out, eps)
+        elif bias is None and self.multiplies_gated(x, w, out):
+            h = self.scratch(tuple(x.shape), x.dtype)
+            self.scaled_norm(x, gain, step, h, eps)
+            self.gelu_linear(h, w, out)
         else:
             Flow.normed_gelu_linear(self, x, gain, step, w, out, eps, bias)  # type: ignore[arg-type]
 
@@ -177,7 +216,7 @@ class CudaFlow(CudaBase):
         tensors = (x, w, out)
         whole = all(part.is_contiguous() and part.dtype == torch.bfloat16 for part in tensors)
         aligned = all(part.data_ptr() % ACCESS == 0 and part.shape[1] % 8 == 0 for part in tensors)
-        return self.cuda.capability == (9, 0) and whole and aligned and x.shape[0] <= _STREAM_ROWS
+        return self.cuda.capability == (9, 0) and whole and aligned and FEW_ROWS < x.shape[0] <= _STREAM_ROWS
 
     def _stream(
         self,
@@ -196,15 +235,18 @@ class CudaFlow(CudaBase):
         expect(f"{kind} of denoise_linear", torch.float32, **tables)
         expect(f"{kind} of denoise_linear", torch.int64, step=step)
         steps = max((len(part) for part in tables.values()), default=1)
-        (n, k), m = x.shape, w.shape[0] // (2 if kind == "gelu" else 1)
-        tiles, pieces = ceil_div(m, 64), ceil_div(k, 64)
+        (n, k), groups = x.shape, 2 if kind == "gelu" else 1
+        m = w.shape[0] // groups
+        tiles, pieces = ceil_div(m, 64), ceil_div(k, _STREAM_PIECE)
         cluster = max(1, min(_CLUSTER, self.cuda.multiprocessors // tiles, pieces))
-        kernel = f"denoise_{kind}" if kind in ("gelu", "heads") else f"denoise_{kind}_1"
-        groups = 2 if kind == "gelu" else 1
+        share = ceil_div(pieces, cluster)
+        slots = min(4 if groups == 1 else 3, ceil_div(share, 2) + 1)
+        shared = 4 * _STREAM_ROWS * _STREAM_PIECE * 2 + slots * 2 * groups * 64 * _STREAM_PIECE * 2
+        shared += 0 if gain is None else share * _STREAM_PIECE * 4
         chosen = step if steps > 1 else None
-        arguments = (x, gain, w, bias, gate, chosen, out, n, m, k, steps, eps, cluster, *more)
-        options = {"shared": _STREAM_SHARED, "cluster": cluster}
-        self.cuda.launch("denoise_linear", kernel, tiles * cluster, 128 * groups, *arguments, **options)
+        arguments = (x, gain, w, bias, gate, chosen, out, n, m, k, steps, eps, cluster, slots, *more)
+        options = {"shared": shared, "cluster": cluster}
+        self.cuda.launch("denoise_linear", f"denoise_{kind}", tiles * cluster, _THREADS, *arguments, **options)
 
     def stepped_linear(
         self, x: Tensor, w: Tensor, table: Tensor, step: Tensor, out: Tensor, act: Activation | None = None

@@ -13,7 +13,7 @@ from flashrt_ros.models.reference.flow import Flow
 from flashrt_ros.models.reference.quantised import FP8, Matrix, Quantised
 
 _SOURCE = "fp8_linear"
-_ROWS, _HEIGHT, _PIECE, _SHARED, _CLUSTER = 64, 64, 64, 98 << 10, 8
+_ROWS, _HEIGHT, _PIECE, _SHARED, _CLUSTER = 64, 64, 128, 98 << 10, 8
 _THREADS, _BLOCKS = 256, 4
 """Of a block; blocks of dequantise for each multiprocessor."""
 
@@ -110,7 +110,7 @@ class CudaQuantisedFlow(CudaFlow):
         expect(op, torch.int64, step=step)
         steps, groups = max((len(part) for part in given.values()), default=1), 2 if kind == "gelu" else 1
         (n, k), m = x.shape, w.shape[0] // groups
-        tiles, cluster = ceil_div(m, _HEIGHT), 1
+        tiles, cluster = ceil_div(w.shape[0], _HEIGHT), 1
         if self.cuda.capability >= (9, 0):
             cluster = cluster_size(tiles, k, self.cuda.multiprocessors)
         tensors = (x, gain, *w, bias, gate, step if steps > 1 else None, out)
@@ -120,8 +120,9 @@ class CudaQuantisedFlow(CudaFlow):
 
 
 def cluster_size(tiles: int, k: int, multiprocessors: int) -> int:
-    """How many blocks share out k columns."""
-    return max(1, min(_CLUSTER, multiprocessors // tiles, ceil_div(k, _PIECE)))
+    """How many blocks share out k columns: as many as there are multiprocessors for, two where that leaves room."""
+    wanted = max(multiprocessors // tiles, min(2, 2 * multiprocessors // tiles))
+    return max(1, min(_CLUSTER, wanted, ceil_div(k, _PIECE)))
 
 
 def _fits(x: Tensor, w: Quantised, out: Tensor) -> bool:

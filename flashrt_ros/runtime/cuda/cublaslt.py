@@ -35,6 +35,10 @@ _TRANSPOSED = 1
 _WORKSPACE_LIMIT = 32 << 20
 _CANDIDATES = 16
 
+_UNSPLIT = range(256, 512)
+"""Numbers of rows with which products do not share out k: by measurement on an H200 its second kernel then costs more
+than it saves."""
+
 _CHOICE = lt.MatmulAlgoConfigAttribute
 _RECORDED = {
     "algorithm": _CHOICE.ID,
@@ -149,19 +153,23 @@ class CublasLt:
         x = lt.matrix_layout_create(kind, p.k, p.n, p.ldx)
         add = lt.matrix_layout_create(kind, p.m, p.n, p.ldadd or p.ldout)
         out = lt.matrix_layout_create(kind, p.m, p.n, p.ldout)
-        found = self._proposals(description, w, x, add, out)
+        split = p.dtype != "bf16" or p.n not in _UNSPLIT
+        found = self._proposals(description, w, x, add, out, split)
         if found is None:
             raise FlashrtError(ErrorCode.DEVICE, f"cuBLASLt {lt.get_version()} has no algorithm for {p}")
         algorithm, workspace = found
         return _Plan(description, w, x, add, out, algorithm, workspace, _choice(algorithm))
 
-    def _proposals(self, description: int, w: int, x: int, add: int, out: int) -> tuple[_Algorithm, int] | None:
+    def _proposals(
+        self, description: int, w: int, x: int, add: int, out: int, split: bool
+    ) -> tuple[_Algorithm, int] | None:
         preference = lt.matmul_preference_create()
         attribute = lt.MatmulPreferenceAttribute
         # Partial sums of a split product are added in float32, in a fixed order, in the workspace.
+        scheme = lt.ReductionScheme.COMPUTE_TYPE if split else lt.ReductionScheme.NONE
         wanted: dict[Any, np.ndarray[Any, Any]] = {
             attribute.MAX_WORKSPACE_BYTES: np.array([_WORKSPACE_LIMIT], np.uint64),
-            attribute.REDUCTION_SCHEME_MASK: np.array([int(lt.ReductionScheme.COMPUTE_TYPE)], np.uint32),
+            attribute.REDUCTION_SCHEME_MASK: np.array([int(scheme)], np.uint32),
         }
         for part in "ABCD":
             wanted[attribute[f"MIN_ALIGNMENT_{part}_BYTES"]] = np.array([ALIGNMENT], np.uint32)

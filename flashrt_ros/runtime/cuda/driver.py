@@ -16,6 +16,10 @@ from flashrt_ros.runtime.errors import DeviceRefusalError, ErrorCode, FlashrtErr
 OLDEST_DRIVER = 13000
 """CUDA 13.0, as `cuDriverGetVersion` counts."""
 
+_STACK = 128
+"""Bytes of stack that each thread a GPU can hold has room for from the start: the driver keeps as much memory as that
+takes, 277 MB of an H200 with its own 1024. A kernel that needs more gets it when it is first launched."""
+
 
 def check(returned: tuple[Any, ...], doing: str) -> Any:
     """The result of a driver call.
@@ -102,6 +106,8 @@ class Device:
         self._sizes: dict[int, int] = {}
         self._context = check(driver.cuDevicePrimaryCtxRetain(self._handle), f"making a context on GPU {ordinal}")
         self.use()
+        limit = driver.CUlimit.CU_LIMIT_STACK_SIZE
+        check(driver.cuCtxSetLimit(limit, _STACK), f"limiting the stacks of GPU {ordinal}")
         flags = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
         self.stream = int(check(driver.cuStreamCreate(flags), "making a stream"))
 

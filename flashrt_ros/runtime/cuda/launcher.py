@@ -14,9 +14,9 @@ from cuda.bindings import driver
 
 from flashrt_ros.runtime.cuda.driver import Device, check
 from flashrt_ros.runtime.cuda.nvrtc import KERNELS, CubinCache, architecture
-from flashrt_ros.runtime.cuda.tensor_map import encode_tiles
+from flashrt_ros.runtime.cuda.tile_map import TensorMap, encode_tiles
 
-Argument = torch.Tensor | int | float | np.generic | None
+Argument = torch.Tensor | TensorMap | int | float | np.generic | None
 _Extent = tuple[int, int, int]
 
 _SCALARS = {"int64": ctypes.c_int64, "uint32": ctypes.c_uint32, "uint64": ctypes.c_uint64, "float64": ctypes.c_double}
@@ -62,8 +62,8 @@ class KernelLauncher:
             kernel: its extern "C" name.
             grid: blocks, in up to three dimensions.
             block: threads, in up to three dimensions.
-            arguments: tensors pass their address, None a null pointer, int an int32, float a float32, and numpy
-                scalars what they are.
+            arguments: tensors pass their address, None a null pointer, tensor maps themselves, int an int32, float a
+                float32, and numpy scalars what they are.
             shared: bytes of dynamic shared memory.
             cluster: blocks, along the grid's first dimension, that run at the same time and see each other's shared
                 memory (sm_90 and later); the grid is a multiple of them.
@@ -85,7 +85,7 @@ class KernelLauncher:
         self._launch(source, kernel, _three(grid), _three(block), ctypes.addressof(pointers), shared, cluster)
 
     def encode_tiles(self, x: torch.Tensor, shape: Sequence[int], strides: Sequence[int], box: Sequence[int]) -> bytes:
-        """See tensor_map.encode_tiles."""
+        """See tile_map.encode_tiles."""
         return encode_tiles(x, shape, strides, box)
 
     def resident_clusters(self, source: str, kernel: str, block: int, shared: int, cluster: int) -> int:
@@ -160,6 +160,9 @@ def _parameters(arguments: Sequence[Argument]) -> tuple[tuple[Any, ...], tuple[A
         if argument is None or isinstance(argument, torch.Tensor):
             values.append(0 if argument is None else argument.data_ptr())
             types.append(ctypes.c_void_p)
+        elif isinstance(argument, TensorMap):
+            values.append(argument)
+            types.append(None)
         elif isinstance(argument, np.generic):
             values.append(argument.item())
             types.append(_SCALARS[argument.dtype.name])

@@ -15,6 +15,8 @@ from flashrt_ros.node.inference import Inference, Inferred
 from flashrt_ros.node.interfaces import msg
 from flashrt_ros.node.observer import UnreadableError
 from flashrt_ros.node.stamps import from_nanoseconds
+from flashrt_ros.policy.observation_buffer import Parts
+from flashrt_ros.policy.overlap import Overlap
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 EPOCH = 4
@@ -23,7 +25,7 @@ EPOCH = 4
 class Bench:
     """Fakes around an Inference, and what it did to them in `done`."""
 
-    def __init__(self, lockstep: bool) -> None:
+    def __init__(self, lockstep: bool, overlap: Overlap | None = None) -> None:
         self.done: list[Any] = []
         self.stamps: set[int] = set()
         self.failures: list[FlashrtError] = []
@@ -40,12 +42,14 @@ class Bench:
             self._publish,
             self.failures.append,
             lockstep,
+            overlap,
         )
         self.loop.start(EPOCH, lambda: 0, None)
 
     def tick(self, stamp: int, *, infer: bool = False, chunk: int = 0, cursor: int = 0, epoch: int = EPOCH) -> None:
         time = from_nanoseconds(stamp)
-        self.loop.on_executed(msg.Executed(stamp=time, epoch=epoch, infer=infer, chunk_id=chunk, cursor=cursor))
+        tick = msg.Executed(stamp=time, epoch=epoch, infer=infer, chunk_id=chunk, cursor=cursor, active=cursor > 0)
+        self.loop.on_executed(tick)
 
     def see(self, stamp: int) -> None:
         self.stamps.add(stamp)
@@ -72,7 +76,8 @@ class Bench:
             buffer=SimpleNamespace(take_back=self._take_back),
         )
 
-    def _assemble(self, stamp: int) -> Any:
+    def _assemble(self, parts: Parts) -> Any:
+        ((stamp, _),) = parts.values()
         if stamp in self.broken:
             raise UnreadableError("front", stamp, "its JPEG data cannot be decoded")
         return SimpleNamespace(stamp=stamp)
@@ -90,11 +95,11 @@ class Bench:
         self.done.append(("observe", observation.stamp))
         return SimpleNamespace(note="")
 
-    def _act(self) -> Any:
+    def _act(self, *goes_on: int) -> Any:
         if self.error is not None:
             raise self.error
         self.acts += 1
-        self.done.append(("act", self.acts))
+        self.done.append(("act", self.acts, *goes_on))
         return SimpleNamespace(act_index=self.acts)
 
     def _executed(self, act_index: int, cursor: int) -> None:
@@ -105,10 +110,10 @@ class Bench:
         self.done.append(("chunk", chunk_id))
         return chunk_id
 
-    def _find(self, stamp: int, after: int) -> Any:
+    def _find(self, stamp: int, after: int) -> Parts:
         if stamp not in self.stamps:
             raise FlashrtError(ErrorCode.BAD_OBSERVATION, "the camera sleeps")
-        return stamp
+        return {"front": (stamp, None)}
 
 
 @pytest.fixture
@@ -203,6 +208,21 @@ def test_a_reinstated_chunk_answers_the_first_request_alone(bench: Bench) -> Non
     bench.compute()
     assert bench.done == [("chunk", 109), ("executed", 9, 6), ("observe", 3), ("act", 1), ("chunk", 101)]
     assert bench.loop.times.count == 1
+
+
+def test_a_chunk_goes_on_from_the_newest_one_alone() -> None:
+    """Where command_node has dropped the newest, it executes one that the session cannot go on from any more."""
+    bench = Bench(lockstep=True, overlap=Overlap(period=1, fixed_delay=2))
+    for stamp, chunk in ((1, 0), (2, 101), (3, 101), (4, 103)):
+        bench.see(stamp)
+        bench.tick(stamp, infer=True, chunk=chunk, cursor=stamp if chunk else 0)
+        bench.compute()
+    assert [done for done in bench.done if done[0] == "act"] == [
+        ("act", 1),
+        ("act", 2, 2, 1),
+        ("act", 3),
+        ("act", 4, 2, 3),
+    ]
 
 
 @pytest.mark.parametrize(("code", "told"), [(ErrorCode.NOT_FINITE, 1), (ErrorCode.BAD_OBSERVATION, 1)])
