@@ -20,7 +20,8 @@ from flashrt_ros.models.reference.rows import Rows
 class Flow(Dense, Rows, Attention):
     """Tables `gain`, `bias` and `gate` are float32 [steps, width]: a row for each value of `step` (int64 [1]).
 
-    A Matrix may be quantised; the products with one are those with its dequantised self.
+    A Matrix may be quantised; the products with one are those with its dequantised self. `step`, and the `start` of
+    normed_heads, were written before the stage in which they are used: kernels read them while those ahead still run.
     """
 
     def gelu_product(self, x: Tensor, out: Tensor) -> None:
