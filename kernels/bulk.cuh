@@ -14,7 +14,7 @@ struct alignas(64) TensorMap {
   unsigned char bytes[128];
 };
 
-constexpr int PATIENCE = 1 << 23;  // looks at a barrier, some seconds in all, before the kernel gives up: it would hang
+constexpr int PATIENCE = 1 << 19;  // looks at a barrier before the kernel gives up: it would hang
 
 __device__ inline void init_barrier(Barrier* barrier, int count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(count) : "memory");
