@@ -238,7 +238,7 @@ class CudaFlow(CudaManyRows):
         (n, k), groups = x.shape, 2 if kind == "gelu" else 1
         m = w.shape[0] // groups
         tiles, pieces = ceil_div(m, 64), ceil_div(k, _STREAM_PIECE)
-        cluster = max(1, min(_CLUSTER, self.cuda.multiprocessors // tiles, pieces))
+        cluster = stream_cluster(tiles, pieces, self.cuda.multiprocessors)
         share = ceil_div(pieces, cluster)
         slots = min(4 if groups == 1 else 3, ceil_div(share, 2) + 1)
         shared = 4 * _STREAM_ROWS * _STREAM_PIECE * 2 + slots * 2 * groups * 64 * _STREAM_PIECE * 2
@@ -299,6 +299,20 @@ class CudaFlow(CudaManyRows):
         expect("guide", torch.int64, step=step)
         arguments = (x, target, weight, table, step, velocity, *x.shape)
         self.cuda.launch("flow", "guide", ceil_div(x.numel(), _THREADS), _THREADS, *arguments)
+
+
+def stream_cluster(tiles: int, pieces: int, multiprocessors: int) -> int:
+    """How many blocks of kernels/denoise_linear.cu share out the pieces of a tile.
+
+    As many as run at the same time, but each with the same number of pairs of pieces: where the last pair of one lies
+    in shared memory, all others take it to lie too.
+    """
+    most = max(1, min(_CLUSTER, multiprocessors // tiles, pieces))
+
+    def alike(cluster: int) -> bool:
+        return ceil_div(pieces // cluster, 2) == ceil_div(ceil_div(pieces, cluster), 2)
+
+    return next(cluster for cluster in range(most, 0, -1) if alike(cluster))
 
 
 def _by_step(op: str, step: Tensor, table: Tensor, x: Tensor, out: Tensor) -> tuple[str, int, int]:
