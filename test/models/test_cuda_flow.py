@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 flow = pytest.importorskip("flashrt_ros.models.cuda.flow", reason="needs requirements/cuda.txt")
@@ -17,7 +19,7 @@ def test_each_block_has_as_many_pairs_of_pieces_as_the_others(tiles: int, multip
     for pieces in range(1, 200):
         cluster = flow.stream_cluster(tiles, pieces, multiprocessors)
         ends = [rank * pieces // cluster for rank in range(cluster + 1)]
-        assert len({-(-(end - begin) // 2) for begin, end in zip(ends, ends[1:], strict=False)}) == 1
+        assert len({-(-(end - begin) // 2) for begin, end in pairwise(ends)}) == 1
         assert cluster == 1 or tiles * cluster <= multiprocessors
 
 
