@@ -59,7 +59,7 @@ class Overlap:
         if chunk_id != self._chunk_id:
             took_over = active and self._chunk_id != 0
             if took_over and self._asked_behind is not None:
-                # A clock that is set back by less than a tick takes rows from the count, down to fewer than at the asking.
+                # A clock that is set back by less than a tick takes rows from the count, even those of the asking.
                 self._latencies.append(max(0, cursor - 1 - self._asked_behind))
             self._chunk_id, self._asked_behind = chunk_id, None
         if active:
