@@ -85,16 +85,22 @@ class Checkpoint:
                     self._places[name] = (file, key)
                     self.shapes[name] = tuple(tensors.get_slice(key).get_shape())
         except (SafetensorError, OSError) as error:
-            raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"{file}: cannot be read: {error}") from error
+            raise _unreadable(file, error) from error
 
     def __contains__(self, name: str) -> bool:
         return name in self.shapes
 
     def read(self, name: str) -> Tensor:
-        """The tensor of a canonical name, as stored."""
+        """The tensor of a canonical name, as stored; BAD_CHECKPOINT, also where the file has changed since."""
         file, key = self._places[name]
-        with safe_open(file, framework="pt") as tensors:
-            tensor = tensors.get_tensor(key)
+        try:
+            with safe_open(file, framework="pt") as tensors:
+                tensor = tensors.get_tensor(key)
+        except (SafetensorError, OSError) as error:
+            raise _unreadable(file, error) from error
+        if tuple(tensor.shape) != self.shapes[name]:
+            message = f"{file}: {key} is {list(tensor.shape)}, and was {list(self.shapes[name])} when it was opened"
+            raise FlashrtError(ErrorCode.BAD_CHECKPOINT, message)
         if not tensor.is_floating_point():
             raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"{key}: expected floating-point values, found {tensor.dtype}")
         return tensor
@@ -119,19 +125,26 @@ class Checkpoint:
             raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"{self.folder}: tensors do not fit: " + "; ".join(lines))
 
     def digests(self, tell: Tell = tell_nobody) -> dict[str, str]:
-        """sha256 of every file."""
-        read, total = 0, sum(file.stat().st_size for file in self.files)
-        piece = memoryview(bytearray(_PIECE))
+        """sha256 of every file; BAD_CHECKPOINT where one cannot be read."""
+        read, piece = 0, memoryview(bytearray(_PIECE))
         found = {}
-        for file in self.files:
-            digest = hashlib.sha256()
-            with file.open("rb", buffering=0) as stream:
-                while count := stream.readinto(piece):
-                    digest.update(piece[:count])
-                    read += count
-                    tell(read / total)
-            found[file.name] = digest.hexdigest()
+        try:
+            total = sum(file.stat().st_size for file in self.files)
+            for file in self.files:
+                digest = hashlib.sha256()
+                with file.open("rb", buffering=0) as stream:
+                    while count := stream.readinto(piece):
+                        digest.update(piece[:count])
+                        read += count
+                        tell(read / total)
+                found[file.name] = digest.hexdigest()
+        except OSError as error:
+            raise _unreadable(self.folder, error) from error  # the error names the file
         return found
+
+
+def _unreadable(file: Path, error: Exception) -> FlashrtError:
+    return FlashrtError(ErrorCode.BAD_CHECKPOINT, f"{file}: cannot be read: {error}")
 
 
 def _list(names: list[str]) -> str:

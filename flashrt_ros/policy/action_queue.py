@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Reversible, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -89,6 +89,23 @@ def arrange_rows(
     return np.ascontiguousarray(flat.reshape(horizon, len(joints))[:, columns])
 
 
+def rows_since(ran: Reversible[int], observation_stamp: int, period: int) -> int:
+    """Return how many of the newest ticks are not before that of an observation.
+
+    Args:
+        ran: stamps of the ticks that ran a row, ns, in their order; a clock that is set back makes some out of order.
+        observation_stamp: ns.
+        period: ns between two ticks.
+    """
+    first = observation_stamp - period // 2
+    count = 0
+    for tick in reversed(ran):
+        if tick < first:
+            break
+        count += 1
+    return count
+
+
 class ActionQueue:
     """Runs one chunk row by row; a staged chunk replaces it at the row that its own observation makes due."""
 
@@ -127,13 +144,7 @@ class ActionQueue:
         Rows are counted, not time: a tick without a row (the chunk was late) leaves the arm where it was, so the plan
         goes on from there without a jump.
         """
-        first = observation_stamp - self._period // 2
-        count = 0
-        for tick in reversed(self._ran):
-            if tick < first:
-                break
-            count += 1
-        return count
+        return rows_since(self._ran, observation_stamp, self._period)
 
     def replace(self) -> bool:
         """Run the staged chunk from the row that is due. False: all its rows are past, and it is dropped."""

@@ -21,6 +21,7 @@ from flashrt_ros.policy.processing import Observation
 from flashrt_ros.policy.realtime import continuation
 from flashrt_ros.policy.saying import Request
 from flashrt_ros.policy.store import CapsuleStore
+from flashrt_ros.policy.whole import check_whole
 from flashrt_ros.runtime.buffers import BufferSet, Scope
 from flashrt_ros.runtime.capsule import Capsule
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
@@ -181,13 +182,15 @@ class Episode:
 
     def _guidance(self, event: Act, reference: np.ndarray) -> Guidance | None:
         if event.delay is None:
+            if event.row is not None:
+                message = f"act: row {event.row!r} without a delay; give both, or neither to draw the chunk freely"
+                raise FlashrtError(ErrorCode.BAD_REQUEST, message)
             return None
         config = self.policy.model.config
         if not config.guided:
             raise FlashrtError(ErrorCode.NOT_SUPPORTED, f"act: {config.name} cannot go on from a chunk; give no delay")
-        for name, rows in (("delay", event.delay), ("row", event.row or 0)):
-            if rows < 0:
-                raise FlashrtError(ErrorCode.BAD_REQUEST, f"act: {name} {rows}; give 0 or more rows")
+        check_whole("act: delay", event.delay, 31)
+        check_whole("act: row", 0 if event.row is None else event.row, 32)
         return continuation(self._buffers, event.delay, event.row, self.policy.processor, reference, config.prefix_lock)
 
     def _say(self, event: Say) -> Boundary:
@@ -228,7 +231,9 @@ class Episode:
     def _executed(self, event: Executed) -> Boundary:
         head, plan = self.require_head(), self._buffers["plan"]
         horizon = self._buffers["chunk"].shape[0]
-        if not 0 <= event.cursor <= horizon:
+        check_whole("executed: act_index", event.act_index, 64)
+        check_whole("executed: cursor", event.cursor, 32)
+        if event.cursor > horizon:
             raise FlashrtError(ErrorCode.BAD_REQUEST, f"cursor {event.cursor}: a chunk has {horizon} rows")
         age = int(self._buffers["generator"][1]) - event.act_index
         if age not in (0, 1) or not int(plan[2 * age]):

@@ -4,15 +4,14 @@
 
 from __future__ import annotations
 
-from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+from flashrt_ros.policy.whole import check_whole
 
 _MASK = (1 << 64) - 1
 
 
 def key_from_seed(seed: int) -> int:
-    """The seed's 64 bits as the int64 that the state buffer holds; BAD_REQUEST if it has more."""
-    if not 0 <= seed <= _MASK:
-        raise FlashrtError(ErrorCode.BAD_REQUEST, f"seed {seed} is not an unsigned 64-bit number")
+    """The seed's 64 bits as the int64 that the state buffer holds; BAD_REQUEST if it is no such number."""
+    check_whole("seed", seed, 64)
     return seed - (1 << 64) if seed >> 63 else seed
 
 
@@ -22,10 +21,11 @@ def seed_from_key(key: int) -> int:
 
 
 def fold_retry(key: int, retry: int) -> int:
-    """Mix a retry counter into a key; 0 leaves it as it is.
+    """Mix a retry counter of 32 bits into a key; 0 leaves it as it is. BAD_REQUEST if it is no such number.
 
     SplitMix64's finaliser (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
     """
+    check_whole("retry", retry, 32)
     if retry == 0:
         return key
     z = (seed_from_key(key) + retry * 0x9E3779B97F4A7C15) & _MASK

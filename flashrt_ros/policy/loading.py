@@ -79,8 +79,8 @@ def load_policy(
             capsule_bytes; NOT_SUPPORTED, the policy has no FP8 weights; DEVICE, there is no such device.
         DeviceRefusalError: it has not enough memory, or a kernel does not compile; what was taken is given back.
     """
-    if threads < 1:
-        raise FlashrtError(ErrorCode.BAD_REQUEST, f"threads {threads}: give 1 or more")
+    if type(threads) is not int or threads < 1:
+        raise FlashrtError(ErrorCode.BAD_REQUEST, f"threads {threads!r}: give an int, 1 or more")
     if type(capsule_bytes) is not int or capsule_bytes < 0:
         raise FlashrtError(ErrorCode.BAD_REQUEST, f"capsule_bytes {capsule_bytes!r}: give an int, 0 or more")
     chosen = choose(device)

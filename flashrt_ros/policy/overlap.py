@@ -8,6 +8,7 @@ import math
 from collections import deque
 from dataclasses import dataclass
 
+from flashrt_ros.policy.action_queue import rows_since
 from flashrt_ros.policy.contract import Contract
 
 _REMEMBERED_TICKS = 4096
@@ -58,7 +59,8 @@ class Overlap:
         if chunk_id != self._chunk_id:
             took_over = active and self._chunk_id != 0
             if took_over and self._asked_behind is not None:
-                self._latencies.append(cursor - 1 - self._asked_behind)
+                # A clock that is set back by less than a tick takes rows from the count, even those of the asking.
+                self._latencies.append(max(0, cursor - 1 - self._asked_behind))
             self._chunk_id, self._asked_behind = chunk_id, None
         if active:
             self._ran.append(stamp)
@@ -71,8 +73,7 @@ class Overlap:
             observation_stamp: of what it answers, ns.
             duration: of the newest inference, s; stands for its rows until the first were counted.
         """
-        first = observation_stamp - self._period // 2
-        since = sum(tick >= first for tick in self._ran)
+        since = rows_since(self._ran, observation_stamp, self._period)
         self._asked_behind = since
         row = self._cursor - since
         if not self._chunk_id or row < 0:

@@ -54,6 +54,8 @@ class TemplatePrompts:
 
 def check_text(text: str, limit: int, why: str) -> None:
     """Raise BAD_INSTRUCTION for a text that is empty, longer than `limit` characters, or no Unicode."""
+    if not isinstance(text, str):
+        raise bad_instruction(str(text), "is no text")
     if not text.strip():
         raise bad_instruction(text, "is empty; say what to do")
     if len(text) > limit:

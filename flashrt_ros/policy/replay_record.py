@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from flashrt_ros.policy.contract_observation import STATE
 from flashrt_ros.policy.processing import Observation
 from flashrt_ros.policy.session import Chunk
+from flashrt_ros.policy.whole import is_whole
 from flashrt_ros.runtime.capsule import Capsule
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 from flashrt_ros.runtime.lineage import Boundary
@@ -34,6 +36,9 @@ VERBS = (
     "resume",
 )
 
+
+_BITS = {"seed": 64, "retry": 32, "mode": 8, "steps": 32, "act_index": 64, "cursor": 32, "inference_delay": 31}
+"""Of the numbers that a verb is given."""
 
 DRAWN_FREELY = -1
 """The `inference_delay` of a chunk that does not go on from another."""
@@ -119,6 +124,13 @@ def requested(record: Record) -> Say:
         raise FlashrtError(
             ErrorCode.DAMAGED, f"record {record.sequence} asks to say {record.request!r}: {error}"
         ) from error
+
+
+def can_hold(given: Mapping[str, object]) -> bool:
+    """Whether a record, and its message, can hold what a verb was given."""
+    return all(
+        is_whole(value, _BITS[name]) if name in _BITS else isinstance(value, str) for name, value in given.items()
+    )
 
 
 def array_sha256(array: np.ndarray) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from flashrt_ros.policy.loading import Policy
 from flashrt_ros.policy.processing import Observation
-from flashrt_ros.policy.replay_record import Done, Record, array_sha256, manifest_sha256, request_of
+from flashrt_ros.policy.replay_record import Done, Record, array_sha256, can_hold, manifest_sha256, request_of
 from flashrt_ros.policy.saying import END_OF_TURN, Said
 from flashrt_ros.policy.session import EPISODE_START, Chunk, Mode, Session, VerbReport
 from flashrt_ros.policy.store import CapsuleStore
@@ -46,7 +46,7 @@ class _Result:
 class RecordedSession(Session):
     """Tells its listener of each verb once it is committed, and of those that failed.
 
-    A canceled verb left no trace, and none is told of it.
+    A canceled verb left no trace, and none is told of it; nor of one that was refused for what no record can hold.
     """
 
     def __init__(
@@ -99,8 +99,6 @@ class RecordedSession(Session):
         """As Session.act."""
         if delay is not None:
             row = int(self.live.plan.buffers["plan"][1]) if row is None else row
-            if min(delay, row) < 0:
-                return super().act(delay, row)  # it is refused, and no record could say what was asked for
         goes_on = {} if delay is None or row is None else {"inference_delay": delay, "cursor": row}
         with self._telling("act", **goes_on) as result:
             result.chunk = super().act(delay, row)
@@ -186,7 +184,7 @@ class RecordedSession(Session):
         try:
             yield result
         except FlashrtError as error:
-            if error.code is not ErrorCode.CANCELED:
+            if error.code is not ErrorCode.CANCELED and can_hold(said):
                 self._tell(Record(verb, error_code=int(error.code), **said), result, began)
             raise
         self._tell(Record(verb, **said), result, began)

@@ -20,6 +20,7 @@ from flashrt_ros.policy.processing import Observation
 from flashrt_ros.policy.sampling import Pace, Sample, Sampling
 from flashrt_ros.policy.saying import END_OF_TURN, Said, said
 from flashrt_ros.policy.store import CapsuleStore
+from flashrt_ros.policy.whole import check_whole
 from flashrt_ros.runtime.capsule import Capsule
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 from flashrt_ros.runtime.lineage import Boundary, JournalEntry
@@ -107,9 +108,10 @@ class Session:
         `retry` is folded into the generator's key.
 
         Raises:
-            FlashrtError: BAD_INSTRUCTION; BAD_REQUEST, a seed of more than 64 bits; OVER_BUDGET, the start
-                cannot be kept.
+            FlashrtError: BAD_INSTRUCTION; BAD_REQUEST, a seed of more than 64 bits, or a retry of more than 32;
+                OVER_BUDGET, the start cannot be kept.
         """
+        check_whole("retry", retry, 32)
         with self._verb() as report:
             self._episode.apply(Begin(instruction, seed))
             self._keep_start(instruction)
@@ -150,7 +152,7 @@ class Session:
 
         Raises:
             FlashrtError: NOT_BEGUN before the first observation; NOT_SUPPORTED, the policy cannot go on from a chunk;
-                BAD_REQUEST, a delay or a row below 0.
+                BAD_REQUEST, a delay or a row that is no whole number from 0 on, or a row alone.
         """
         with self._verb():
             self._episode.apply(Act(delay, row))
@@ -402,6 +404,7 @@ class Session:
             raise
 
     def _ancestor(self, steps: int) -> JournalEntry:
+        check_whole("rollback: steps", steps, 32)
         if steps < 1:
             raise FlashrtError(ErrorCode.BAD_REQUEST, f"rollback by {steps} boundaries; give 1 or more")
         saved = {(kept.boundary.id, kept.boundary.revision): kept for kept in self.store.list()}

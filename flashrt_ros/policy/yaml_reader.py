@@ -66,7 +66,7 @@ class Value:
         """Return a number greater than `above`, and of at least `least`."""
         if self._tag() not in ("int", "float"):
             self.refuse(f"expected a number, found {self._shown()}; write numbers as 0.001 or 1.0e-3")
-        number = float(self._parsed())
+        number = self._parsed()
         if number <= above:
             self.refuse(f"{self._node.value} is out of range; use a number above {above:g}")
         if number < least:
@@ -77,10 +77,12 @@ class Value:
         """Return an integer of at least `least`."""
         if self._tag() != "int":
             self.refuse(f"expected a whole number, found {self._shown()}")
-        count = int(self._parsed())
+        count = self._parsed()
+        if not count.is_integer():
+            self.refuse(f"expected a whole number, found {self._shown()}")
         if count < least:
-            self.refuse(f"{count} is out of range; use at least {least}")
-        return count
+            self.refuse(f"{self._node.value} is out of range; use at least {least}")
+        return int(count)
 
     def as_list(self, read: Callable[[Value], T]) -> tuple[T, ...]:
         """Return the items of a non-empty list, each read by `read`."""
@@ -99,10 +101,7 @@ class Value:
     def _parsed(self) -> float:
         if not _NUMBER.fullmatch(self._node.value):
             self.refuse(f"{self._shown()} is no number that all versions of YAML read alike; write it as 12 or 0.5")
-        try:
-            number = yaml.safe_load(self._node.value)
-        except ValueError:  # more digits than Python reads
-            number = math.inf
+        number = float(self._node.value.lower().replace(".inf", "inf").replace(".nan", "nan"))
         if number and not SMALLEST <= abs(number) <= LARGEST:
             self.refuse(f"{self._shown()} is out of range; use 0 or a magnitude from {SMALLEST:g} to {LARGEST:g}")
         return number

@@ -65,7 +65,8 @@ class LiveState:
         small = self._save(self.plan.buffers.small_ranges())
         same = self._head if self._head is not None and self._head.boundary.id == boundary.id else None
         self._set_head(JournalEntry(boundary, small, same.rows if same is not None else None))
-        if common(self.chain, self.physical) is not self.chain:
+        # A boundary without rows overwrites none: what stood in the arena before stands there still.
+        if self.chain.ends and common(self.chain, self.physical) is not self.chain:
             self.physical = self.chain
 
     def start_over(self, scopes: Collection[Scope]) -> None:

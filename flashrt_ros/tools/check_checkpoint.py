@@ -45,6 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--fp8", action="store_true", help="say what FP8 weights cost pi0 and pi0.5 (a minute or two at full size)"
     )
     options = parser.parse_args(arguments)
+    if options.fp8 and options.headers:
+        parser.error("--fp8 reads the values of the tensors; leave --headers out")
     console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE, highlight=False)
     try:
         folder = open_folder(options.path)
@@ -78,7 +80,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.fp8 and not troubles and isinstance(config, Pi0Config):
         with console.status("FP8 weights") as status:
             console.print(weights_table(weight_errors(checkpoint, config, status.update)))
-            console.print(actions_line(action_error(folder, status.update)), soft_wrap=True)
+            cost = tried(lambda: action_error(folder, status.update))
+        if cost is not None:
+            console.print(actions_line(cost), soft_wrap=True)
     elif options.fp8:
         why = "what is wrong comes first" if troubles else "it is neither pi0 nor pi0.5"
         console.print(f"note: FP8 weights are not tried: {why}", style="yellow", markup=False, soft_wrap=True)
@@ -108,7 +112,8 @@ def read_tensors(
         kind = str(tensor.dtype).removeprefix("torch.")
         parameters[kind] += tensor.numel()
         tensors[kind] += 1
-        if not bool(torch.isfinite(tensor).all()):
+        # Loading goes by float32, which numbers of 64 bits may be too large for; those of 8 know no isfinite.
+        if not bool(torch.isfinite(tensor.float() if tensor.dtype.itemsize in (1, 8) else tensor).all()):
             broken.append(name)
     table = Table(show_header=False, box=SIMPLE_HEAD, title="tensors", title_justify="left")
     table.add_row("files", ", ".join(file.name for file in checkpoint.files))

@@ -23,6 +23,7 @@ from flashrt_ros.models.pi0_modules import Pi0Modules
 from flashrt_ros.models.reference.quantised import dequantised, quantise
 from flashrt_ros.policy.opening import Folder
 from flashrt_ros.runtime.backend import CpuBackend
+from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 from flashrt_ros.runtime.plan import Plan
 
 Progress = Callable[[str], None]
@@ -68,7 +69,7 @@ def weight_errors(checkpoint: Checkpoint, config: Pi0Config, progress: Progress)
 
 
 def action_error(folder: Folder, progress: Progress, seed: int = 0) -> ActionError:
-    """The error of one chunk, of random images, state, tokens and noise."""
+    """The error of one chunk, of random images, state, tokens and noise; BAD_CHECKPOINT if one is not finite."""
     chunks = []
     for fp8 in (False, True):
         kind = "FP8" if fp8 else "bfloat16"
@@ -82,9 +83,15 @@ def action_error(folder: Folder, progress: Progress, seed: int = 0) -> ActionErr
         seen = ModelObservation(images, random.normal(size=c.state_dim).astype(np.float32))
         tokens = random.integers(0, folder.tokenizer().largest_token, min(_TOKENS, c.max_instruction_tokens))
         steps = (*model.observe(seen, tokens).steps, *model.act().steps)
+        plan.clear_faults()
         for number, step in enumerate(steps, 1):
             progress(f"{kind} weights: {step.stage}, {number} of {len(steps)}")
             plan.run(step)
+        trouble = plan.fence()
+        if trouble:
+            raise FlashrtError(
+                ErrorCode.BAD_CHECKPOINT, f"{kind} weights: of random inputs, {trouble}; mend the weights"
+            )
         chunks.append(plan.buffers["chunk"][:, : c.action_dim].clone())
     plain, found = chunks
     error = (found - plain).abs()

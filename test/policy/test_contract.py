@@ -104,6 +104,8 @@ def test_limits_follow_the_order_of_the_joints_and_not_of_the_file(tmp_path: Pat
         ("rate: 10.0", "rate: 1e1", ["action.rate", "expected a number", "1.0e-3"]),
         ("rate: 10.0", "rate: true", ["action.rate", "expected a number"]),
         ("rate: 10.0", "rate: !!int ten", ["action.rate", "no number"]),
+        ("rate: 10.0", "rate: !!float 1e99", ["action.rate", "out of range"]),
+        ("threshold: 4", "threshold: !!int 4.5", ["action.threshold", "whole number"]),
         ("rate: 10.0", "rate: 1:30", ["action.rate", "'1:30' is no number that all versions of YAML read alike"]),
         ("rate: 10.0", "rate: 1_0.0", ["action.rate", "'1_0.0' is no number"]),
         ("threshold: 4", "threshold: 012", ["action.threshold", "'012' is no number"]),

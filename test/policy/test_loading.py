@@ -63,6 +63,27 @@ def test_progress_is_told_and_may_stop_it(checkpoint: Path, monkeypatch: pytest.
     assert f"{checksums}: 100 %" in told
 
 
+@pytest.mark.parametrize("step", ["taking the checksums", "reading the weights"])
+@pytest.mark.parametrize("change", ["gone", "cut short", "of another checkpoint", "of another shape"])
+def test_a_file_that_changes_while_it_is_loaded_is_named(copy: Path, refuses: Any, step: str, change: str) -> None:
+    (file,) = copy.glob("*.safetensors")
+
+    def progress(told: str) -> None:
+        if not told.startswith(step) or "%" in told:
+            return
+        tensors = load_file(file)
+        file.unlink()
+        if change == "cut short":
+            file.write_bytes(b"short")
+        elif change == "of another checkpoint":
+            save_file({"other": torch.zeros(1)}, file)
+        elif change == "of another shape":
+            save_file({name: tensor[:1] for name, tensor in tensors.items()}, file)
+
+    with refuses(ErrorCode.BAD_CHECKPOINT, str(file)):
+        load_policy(copy, device="cpu", progress=progress)
+
+
 def test_devices_and_threads(checkpoint: Path, refuses) -> None:
     for size in (-1, 1.5, "1G"):
         with refuses(ErrorCode.BAD_REQUEST, f"capsule_bytes {size!r}: give an int"):
@@ -75,8 +96,9 @@ def test_devices_and_threads(checkpoint: Path, refuses) -> None:
         load_policy(checkpoint, device="cpu", weights="int4")
     with refuses(ErrorCode.NOT_SUPPORTED, "weights 'fp8'", "neither pi0 nor pi0.5"):
         load_policy(checkpoint, device="cpu", weights="fp8")
-    with refuses(ErrorCode.BAD_REQUEST, "threads 0"):
-        load_policy(checkpoint, threads=0)
+    for threads in (0, "2"):
+        with refuses(ErrorCode.BAD_REQUEST, f"threads {threads!r}"):
+            load_policy(checkpoint, threads=threads)
 
 
 def test_each_file_counts_in_the_manifest(policy: Policy, copy: Path) -> None:

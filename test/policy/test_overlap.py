@@ -85,6 +85,28 @@ def test_the_delay_is_the_longest_of_the_newest_inferences(hands: Hands) -> None
     assert continued.delay == 1 + 1
 
 
+def test_a_clock_that_is_set_back_makes_no_delay_below_none(hands: Hands) -> None:
+    """By less than a tick: command_node goes on."""
+    hands.tick(4)
+    observed = hands.now
+    hands.overlap.begin(observed, 0.0)
+    hands.now -= 19 * PERIOD // 10
+    hands.tick()
+    hands.take(2, observed)
+    hands.tick()
+    assert hands.overlap.begin(hands.now + 6 * PERIOD // 10, 0.0) == Continued(2, 1, 0)
+
+
+def test_rows_are_counted_as_in_the_queue_when_the_clock_is_set_back(hands: Hands) -> None:
+    hands.tick(4)
+    hands.now -= 19 * PERIOD // 10
+    hands.tick()
+    observed = hands.now + 6 * PERIOD // 10
+    continued = hands.overlap.begin(observed, 0.0)
+    hands.take(2, observed)
+    assert continued == Continued(1, 5, hands.queue.cursor)
+
+
 def test_another_epoch_forgets_the_rows_and_not_the_latencies(hands: Hands) -> None:
     hands.tick(2)
     hands.overlap.begin(hands.now, 0.0)

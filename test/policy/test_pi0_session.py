@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,8 @@ from flashrt_ros.models.tiny_pi0 import ACTIONS, STATE, write_tiny_pi0
 from flashrt_ros.policy.loading import Policy, load_policy
 from flashrt_ros.policy.processing import Observation
 from flashrt_ros.policy.session import Mode, Session
+from flashrt_ros.policy.store import CapsuleStore
+from flashrt_ros.runtime.errors import ErrorCode
 from flashrt_ros.runtime.plan import Plan
 from flashrt_ros.tools.audit import audit, random_observation
 
@@ -152,3 +156,22 @@ def test_prompts_of_every_length_capture_nothing_anew(policy: Policy, monkeypatc
     assert policy.plan.backend.captures == captures
     assert (len(rows) > 10) == policy.model.config.adaptive
     assert ({"prefix_32", "prefix_64"} <= stages) == policy.model.config.adaptive
+
+
+def test_an_episode_that_cannot_begin_leaves_the_one_that_runs(policy: Policy, refuses: Any) -> None:
+    """A start holds no rows, so that none of the running episode's have been overwritten."""
+    session = Session(policy)
+    session.begin(INSTRUCTION, seed=7)
+    (start,) = session.store.list()
+    session = Session(policy, CapsuleStore(start.nbytes * 3 // 2))
+    session.begin(INSTRUCTION, seed=7)
+    session.store.pin(start.name, False)
+    session.store.drop(start.name)
+    session.snapshot("kept", pinned=True)
+    session.observe(seen(policy, 1))
+    session.act()
+    before, head = session.digests(), session.head
+    with refuses(ErrorCode.OVER_BUDGET, "episode_start"):
+        session.begin("something else", seed=8)
+    assert session.digests() == before
+    assert session.head is head

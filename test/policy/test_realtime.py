@@ -116,6 +116,11 @@ def test_what_cannot_be_is_refused(guided: Policy, policy: Policy, refuses) -> N
     for each, asked, code in (
         (guided, (-1,), ErrorCode.BAD_REQUEST),
         (guided, (0, -1), ErrorCode.BAD_REQUEST),
+        (guided, (float("nan"),), ErrorCode.BAD_REQUEST),
+        (guided, ("3", 0), ErrorCode.BAD_REQUEST),
+        (guided, (2**31, 0), ErrorCode.BAD_REQUEST),
+        (guided, (3, 1.5), ErrorCode.BAD_REQUEST),
+        (guided, (None, 3), ErrorCode.BAD_REQUEST),
         (policy, (0,), ErrorCode.NOT_SUPPORTED),
     ):
         session = Session(each)

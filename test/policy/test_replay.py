@@ -239,8 +239,9 @@ def test_chunks_that_go_on_from_others_go_on_again(tmp_path: Path) -> None:
     for stamp, goes_on in enumerate([(), (2,), (4, 1), (0, 0)], start=1):
         session.observe(random_observation(guided, rng, stamp))
         session.executed(session.act(*goes_on).act_index, 3)
-    with pytest.raises(FlashrtError):
-        session.act(-1)
+    for no_record_holds in (-1, "2", 2**31):
+        with pytest.raises(FlashrtError):
+            session.act(no_record_holds, 0)
     assert [(record.inference_delay, record.cursor) for record in log.acts()] == [(-1, 0), (2, 3), (4, 1), (0, 0)]
     steps = follow(guided, log, Capsules([]))
     assert [step.trouble for step in steps if step.trouble] == []

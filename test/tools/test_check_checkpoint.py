@@ -137,3 +137,35 @@ def test_fp8_is_not_tried_where_it_cannot_be(tmp_path: Path, capsys) -> None:
     (folder / "paligemma_tokenizer.model").unlink()
     code, said = check(folder, capsys, "--fp8")
     assert (code, "FP8 weights are not tried: what is wrong comes first" in said) == (1, True)
+
+
+def test_fp8_of_weights_that_make_no_actions_is_trouble(tmp_path: Path, capsys) -> None:
+    folder = _with(tmp_path, torch.float32, 3e38)
+    code, said = check(folder, capsys, "--fp8")
+    assert (code, "bfloat16 weights: of random inputs, actions are not finite" in said) == (1, True)
+
+
+def test_fp8_needs_the_values(tmp_path: Path, capsys) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([str(write_tiny_pi0(tmp_path, "pi0")), "--fp8", "--headers"])
+    assert "leave --headers out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "finite"),
+    [(torch.float64, 1e300, False), (torch.float64, 0.5, True), (torch.float8_e4m3fn, 0.5, True)],
+)
+def test_values_are_finite_as_they_are_loaded(tmp_path: Path, capsys, dtype: torch.dtype, value: float, finite: bool):
+    code, said = check(_with(tmp_path, dtype, value), capsys)
+    assert (code == 0, "hold values that are not finite" not in said) == (finite, finite)
+
+
+def _with(folder: Path, dtype: torch.dtype, value: float) -> Path:
+    """A checkpoint that holds a number in one of the matrices that FP8 is for."""
+    folder = write_tiny_pi0(folder, "pi0")
+    tensors = load_file(folder / "model.safetensors")
+    name = next(name for name in tensors if "gemma_expert" in name and name.endswith("down_proj.weight"))
+    wide = tensors[name].double()
+    wide[0, 0] = value
+    save_file(tensors | {name: wide.to(dtype)}, folder / "model.safetensors")
+    return folder

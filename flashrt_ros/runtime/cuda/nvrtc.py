@@ -142,7 +142,8 @@ class CubinCache:
         """Delete what a process that was killed had been writing; what another one writes now is younger."""
         abandoned = time.time() - _WRITING
         for path in self.folder.glob(f"{_ASIDE}*"):
-            with contextlib.suppress(FileNotFoundError):  # another process has just renamed or deleted it
+            # Another process has just renamed or deleted it, or it is another user's: no reason not to keep kernels.
+            with contextlib.suppress(OSError):
                 if path.stat().st_mtime < abandoned:
                     path.unlink()
 

@@ -219,7 +219,7 @@ def _main_load(options: argparse.Namespace, console: Console) -> int:
     def write(folder: Path, dtype: torch.dtype) -> Path:
         return write_synthetic_pi0(folder, _SIZES[options.size], options.kind, dtype, steps=options.steps)
 
-    how = (options.device, options.precision, options.threads)
+    how = (options.device, options.precision, options.weights, options.threads)
     with console.status("") as status:
         loadings = pi0_load.measure(write, options.load, *how, status.update)
     for table in pi0_load.tables(loadings):
@@ -257,7 +257,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--steps", type=int, default=10, help="of the denoising (default: %(default)s)")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--precision", choices=("auto", "float32", "bfloat16"), default="auto")
-    parser.add_argument("--weights", choices=WEIGHTS, default="auto", help="fp8: adds rows with such weights")
+    parser.add_argument(
+        "--weights", choices=WEIGHTS, default="auto", help="fp8: adds rows with such weights, or loads such"
+    )
     parser.add_argument("--threads", type=int, default=1, help="of a CPU")
     parser.add_argument("--repeats", type=int, default=50)
     parser.add_argument("--no-plain", dest="plain", action="store_false", help="leave the plain policy out")

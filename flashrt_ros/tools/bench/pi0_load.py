@@ -123,7 +123,7 @@ def anonymous_bytes() -> int:
     return int(line.split()[1]) * 1024
 
 
-def load(what: str, folder: Path, device: str, precision: str, threads: int) -> Loading:
+def load(what: str, folder: Path, device: str, precision: str, weights: str, threads: int) -> Loading:
     """Load the folder in this process, which must not have loaded anything before."""
     steps: dict[str, float] = {}
     told = ["finding the device"]
@@ -139,7 +139,7 @@ def load(what: str, folder: Path, device: str, precision: str, threads: int) -> 
         print(json.dumps(step), flush=True)
 
     with Watch() as watch:
-        policy = load_policy(folder, device, threads, progress, precision=precision)
+        policy = load_policy(folder, device, threads, progress, precision=precision, weights=weights)
         progress("")
         seconds = last - began
         watch.sample()
@@ -168,6 +168,7 @@ class Job:
     folder: str
     device: str
     precision: str
+    weights: str
     threads: int
 
 
@@ -176,6 +177,7 @@ def measure(
     files: Sequence[str],
     device: str,
     precision: str,
+    weights: str,
     threads: int,
     progress: Callable[[str], None],
 ) -> list[Loading]:
@@ -186,6 +188,7 @@ def measure(
         files: precisions of the files, "float32" or "bfloat16".
         device: as of `load_policy`.
         precision: likewise.
+        weights: likewise.
         threads: likewise.
         progress: told what is being done.
     """
@@ -199,7 +202,7 @@ def measure(
                 forget(file)
             environment = {**os.environ, "XDG_CACHE_HOME": place}
             for what in ("first", "again"):
-                job = Job(f"{name} files, {what}", str(folder), device, precision, threads)
+                job = Job(f"{name} files, {what}", str(folder), device, precision, weights, threads)
                 found.append(_in_a_process(job, environment, progress))
     return found
 
@@ -248,7 +251,8 @@ def tables(loadings: Sequence[Loading]) -> list[Table]:
 def main(arguments: Sequence[str]) -> int:
     """Be the process that loads: the progress, and then what was measured, as lines of JSON."""
     job = Job(**json.loads(arguments[0]))
-    print(json.dumps(asdict(load(job.what, Path(job.folder), job.device, job.precision, job.threads))))
+    loading = load(job.what, Path(job.folder), job.device, job.precision, job.weights, job.threads)
+    print(json.dumps(asdict(loading)))
     return 0
 
 

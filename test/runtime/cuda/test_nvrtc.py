@@ -82,8 +82,12 @@ def test_what_a_killed_process_left_goes_and_what_another_writes_stays(source: P
     for path in (left, written):
         path.write_bytes(b"a part")
     os.utime(left, (0, 0))
+    undeletable = cache.folder / "tmpfolder"
+    undeletable.mkdir()
+    os.utime(undeletable, (0, 0))
     cache.cubin(source, "sm_80")
     assert not left.exists()
+    undeletable.rmdir()
     assert written.read_bytes() == b"a part"
 
 

@@ -34,6 +34,14 @@ def test_it_loads_a_tiny_policy_on_a_cpu(tmp_path: Path, capsys: pytest.CaptureF
         assert all(step in printed for step in row["steps"])
 
 
+def test_the_weights_that_are_asked_for_are_loaded(tmp_path: Path) -> None:
+    sizes, figures = [], tmp_path / "figures.json"
+    for weights in ("auto", "fp8"):
+        main(["--size", "tiny", "--device", "cpu", "--load", "float32", "--weights", weights, "--json", str(figures)])
+        sizes.append(json.loads(figures.read_text())["loadings"][0]["weight_bytes"])
+    assert sizes[1] < sizes[0]
+
+
 def test_a_file_that_is_mapped_is_no_memory_of_the_process(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(bytes(MEGABYTES << 20))
     before = anonymous_bytes()
