@@ -31,7 +31,7 @@ COMPUTES_FOR_EVER = """
 import time
 from flashrt_ros.node import policy_node
 from flashrt_ros.policy.session import Session
-Session.act = lambda self: time.sleep(1e6)
+Session.act = lambda *_: time.sleep(1e6)
 raise SystemExit(policy_node.main())
 """
 WITHOUT_CUDA = """
