@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from flashrt_ros.models.config import read_json
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+from flashrt_ros.runtime.progress import Tell, tell_nobody
 
 _INDEX = "model.safetensors.index.json"
 _SINGLE = "model.safetensors"
@@ -21,13 +22,6 @@ _TEXT = ("embed_tokens.", "layers.", "norm.")
 _LISTED = 10
 _PIECE = 4 << 20
 """Bytes that are read at a time for a checksum."""
-
-Tell = Callable[[float], None]
-"""Is told the part of a work that is done, from 0 to 1; it may raise to stop it."""
-
-
-def tell_nobody(part: float) -> None:
-    """A `Tell` for those who do not ask."""
 
 
 def canonical(key: str) -> str:

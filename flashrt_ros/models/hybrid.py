@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from flashrt_ros.models.append import IMAGE_ROWS, RESTART, SEGMENT_START, TOKENS, append_inputs, append_steps
-from flashrt_ros.models.checkpoint import Checkpoint, Tell, tell_nobody
+from flashrt_ros.models.checkpoint import Checkpoint
 from flashrt_ros.models.config import read_config, read_json
 from flashrt_ros.models.modules import Modules, Weights
 from flashrt_ros.models.mtp import Mtp, has_mtp
@@ -31,6 +31,7 @@ from flashrt_ros.runtime.buffers import Buffer, BufferSet
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 from flashrt_ros.runtime.manifest import sha256
 from flashrt_ros.runtime.plan import AT_CURSOR, FAULT, Step, Work
+from flashrt_ros.runtime.progress import Tell, tell_nobody
 
 _IMAGES, _HIDDEN, _ACTIONS, _DRAFTS = range(4)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from flashrt_ros.models.checkpoint import Checkpoint, Tell, tell_nobody
+from flashrt_ros.models.checkpoint import Checkpoint
 from flashrt_ros.models.config import HybridConfig
 from flashrt_ros.models.gr00t_head import ActionHead
 from flashrt_ros.models.mtp import Mtp
@@ -17,6 +17,7 @@ from flashrt_ros.models.qwen3_5_vision import VisionModel
 from flashrt_ros.models.weights import Weight, load
 from flashrt_ros.runtime.buffers import Buffer, BufferSet
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+from flashrt_ros.runtime.progress import Tell, tell_nobody
 
 _HEAD = "lm_head.weight"
 

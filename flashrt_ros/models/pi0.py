@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from flashrt_ros.models.checkpoint import Checkpoint, Tell, tell_nobody
+from flashrt_ros.models.checkpoint import Checkpoint
 from flashrt_ros.models.gemma import EPS, GainNorms, Place
 from flashrt_ros.models.observation import ModelObservation
 from flashrt_ros.models.ops import Ops
@@ -26,6 +26,7 @@ from flashrt_ros.runtime.buffers import Buffer, BufferSet
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 from flashrt_ros.runtime.manifest import sha256
 from flashrt_ros.runtime.plan import FAULT, Step, Work
+from flashrt_ros.runtime.progress import Tell, tell_nobody
 
 POSITION = "position"
 """Cursor of the rows of the prefix, pi0's state token counted."""

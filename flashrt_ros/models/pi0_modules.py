@@ -9,13 +9,14 @@ from typing import Protocol
 
 import torch
 
-from flashrt_ros.models.checkpoint import Checkpoint, Tell, tell_nobody
+from flashrt_ros.models.checkpoint import Checkpoint
 from flashrt_ros.models.gemma import Cache, Gemma
 from flashrt_ros.models.pi0_config import Pi0Config
 from flashrt_ros.models.pi0_expert import Expert
 from flashrt_ros.models.siglip import Siglip
 from flashrt_ros.models.weights import Part, Weight, centred, load, weight
 from flashrt_ros.runtime.buffers import Buffer, BufferSet
+from flashrt_ros.runtime.progress import Tell, tell_nobody
 
 _PALIGEMMA = "paligemma_with_expert.paligemma."
 _LANGUAGE = f"{_PALIGEMMA}model.language_model."

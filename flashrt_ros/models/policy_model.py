@@ -9,13 +9,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from flashrt_ros.models.checkpoint import Tell, tell_nobody
 from flashrt_ros.models.observation import ModelObservation
 from flashrt_ros.models.pi0_guidance import Guidance
 from flashrt_ros.models.speech import Speech
 from flashrt_ros.runtime.backend import Stage
 from flashrt_ros.runtime.buffers import Buffer, BufferSet
 from flashrt_ros.runtime.plan import Work
+from flashrt_ros.runtime.progress import Tell, tell_nobody
 
 
 class PolicyConfig(Protocol):

@@ -11,10 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from flashrt_ros.models.checkpoint import Checkpoint, Tell, tell_nobody
+from flashrt_ros.models.checkpoint import Checkpoint
 from flashrt_ros.models.config import HybridConfig
 from flashrt_ros.models.modules import Modules
 from flashrt_ros.models.tiny import random_tensor, write_without_weights
+from flashrt_ros.runtime.progress import Tell, tell_nobody
 
 SIZES = ("tiny", "0.8B", "2B")
 

@@ -14,10 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from flashrt_ros.models.checkpoint import Checkpoint, Tell, tell_nobody
+from flashrt_ros.models.checkpoint import Checkpoint
 from flashrt_ros.models.pi0_config import Pi0Config, read_pi0
 from flashrt_ros.models.pi0_modules import Pi0Modules
 from flashrt_ros.models.tiny_pi0 import ACTIONS, STATE, Kind, random_tensor, write_without_weights
+from flashrt_ros.runtime.progress import Tell, tell_nobody
 
 _CODES = {torch.float32: "F32", torch.bfloat16: "BF16"}
 _DRAWN = (1 << 24) + 43

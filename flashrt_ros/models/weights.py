@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from flashrt_ros.models.checkpoint import Checkpoint, Tell, tell_nobody
+from flashrt_ros.models.checkpoint import Checkpoint
 from flashrt_ros.models.reference.quantised import FP8, Matrix, Quantised, quantise
 from flashrt_ros.runtime.buffers import Buffer, BufferSet
+from flashrt_ros.runtime.progress import Tell, tell_nobody
 
 _PIECE = 1 << 22
 """Values that are converted at a time, so that neither memory holds much beside the files' pages and the buffers."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from flashrt_ros.models.checkpoint import Checkpoint, Tell
+from flashrt_ros.models.checkpoint import Checkpoint
 from flashrt_ros.models.observation import ModelObservation
 from flashrt_ros.models.policy_model import PolicyModel
 from flashrt_ros.policy.device import choose
@@ -25,6 +25,7 @@ from flashrt_ros.runtime.backend import Backend
 from flashrt_ros.runtime.errors import DeviceRefusalError, ErrorCode, FlashrtError
 from flashrt_ros.runtime.manifest import Manifest
 from flashrt_ros.runtime.plan import Plan, Work
+from flashrt_ros.runtime.progress import Tell
 
 Progress = Callable[[str], None]
 
@@ -106,8 +107,7 @@ def _make_plan(take: Callable[[], Backend], model: PolicyModel, manifest: Manife
     progress("allocating buffers")
     plan = Plan(take(), model, session_buffers(model.config), manifest)
     model.load_weights(plan.buffers, _percent(progress, "reading the weights"))
-    progress("capturing the stages")
-    plan.capture()
+    plan.capture(_percent(progress, "capturing the stages"))
     progress("warming up")
     warm_up(plan, model)
     return plan

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import torch
 
-from flashrt_ros.models.checkpoint import Checkpoint, Tell, tell_nobody
+from flashrt_ros.models.checkpoint import Checkpoint
 from flashrt_ros.models.config import HybridConfig, read_config, read_json
 from flashrt_ros.models.hybrid import Hybrid
 from flashrt_ros.models.pi0 import Pi0, is_adaptive, is_pi0
@@ -24,6 +24,7 @@ from flashrt_ros.policy.statistics import Statistics, none_needed, read_lerobot,
 from flashrt_ros.policy.text import TextTokenizer, find_tokenizer
 from flashrt_ros.policy.tokenizer import Tokenizer
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+from flashrt_ros.runtime.progress import Tell, tell_nobody
 
 NAMES_FILE = "flashrt.json"
 """Beside a checkpoint of others: what their files do not say."""

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import torch
 
 from flashrt_ros.runtime.buffers import BufferSet, Memory, Range
+from flashrt_ros.runtime.progress import Tell, tell_nobody
 
 StageFunction = Callable[[Any, BufferSet], None]
 Replay = Callable[[], None]
@@ -59,7 +60,7 @@ class Backend(Protocol):
     def allocate(self, nbytes: int, memory: Memory) -> torch.Tensor:
         """A zeroed uint8 tensor that stays where it is."""
 
-    def capture(self, stages: Sequence[Stage], buffers: BufferSet) -> dict[str, Replay]:
+    def capture(self, stages: Sequence[Stage], buffers: BufferSet, tell: Tell = tell_nobody) -> dict[str, Replay]:
         """Make stages replayable, by name; each is counted in `captures`. Called once."""
 
     def fill(self, buffers: BufferSet, write: Callable[[Inputs], None]) -> None:
@@ -96,9 +97,10 @@ class CpuBackend:
         """A zeroed uint8 tensor; device and host memory are the same here."""
         return torch.zeros(nbytes, dtype=torch.uint8)
 
-    def capture(self, stages: Sequence[Stage], buffers: BufferSet) -> dict[str, Replay]:
+    def capture(self, stages: Sequence[Stage], buffers: BufferSet, tell: Tell = tell_nobody) -> dict[str, Replay]:
         """A call of each stage; counted in `captures`."""
         self.captures += len(stages)
+        tell(1.0)
         return {stage.name: self._replay(stage, buffers) for stage in stages}
 
     def _replay(self, stage: Stage, buffers: BufferSet) -> Replay:

@@ -11,6 +11,7 @@ from typing import Protocol
 from flashrt_ros.runtime.backend import Backend, Inputs, Replay, Stage
 from flashrt_ros.runtime.buffers import Buffer, BufferSet
 from flashrt_ros.runtime.manifest import Manifest, layout
+from flashrt_ros.runtime.progress import Tell, tell_nobody
 
 AT_CURSOR = -1
 """`Work.first_row` of work that appends behind the rows written so far."""
@@ -68,9 +69,9 @@ class Plan:
         self.replays = 0
         """How many stages have been run: who finds it as it was has its scratch as it was too."""
 
-    def capture(self) -> None:
+    def capture(self, tell: Tell = tell_nobody) -> None:
         """Capture every stage, once, after the weights have been loaded."""
-        self._replays = self.backend.capture(self._stages, self.buffers)
+        self._replays = self.backend.capture(self._stages, self.buffers, tell)
 
     def run(self, step: Step) -> None:
         """Fill the stage's inputs and replay it."""

@@ -63,6 +63,14 @@ def test_progress_is_told_and_may_stop_it(checkpoint: Path, monkeypatch: pytest.
     assert f"{checksums}: 100 %" in told
 
 
+def test_each_long_step_is_told_to_its_end(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "_TOLD_EVERY", 0.0)
+    told: list[str] = []
+    load_policy(checkpoint, device="cpu", progress=told.append)
+    ended = dict.fromkeys(step.removesuffix(": 100 %") for step in told if step.endswith(": 100 %"))
+    assert list(ended) == ["taking the checksums of the weights", "reading the weights", "capturing the stages"]
+
+
 @pytest.mark.parametrize("step", ["taking the checksums", "reading the weights"])
 @pytest.mark.parametrize("change", ["gone", "cut short", "of another checkpoint", "of another shape"])
 def test_a_file_that_changes_while_it_is_loaded_is_named(copy: Path, refuses: Any, step: str, change: str) -> None:
@@ -158,7 +166,7 @@ def test_a_device_without_room_gets_back_what_was_taken(
 ) -> None:
     taken: list[weakref.ref[Plan]] = []
 
-    def capture(plan: Plan) -> None:
+    def capture(plan: Plan, tell: object) -> None:
         taken.append(weakref.ref(plan))
         raise full("out of memory: 9 bytes for scratch")
 

@@ -24,6 +24,7 @@ from flashrt_ros.runtime.cuda.nvrtc import version
 from flashrt_ros.runtime.cuda.transfers import Downloader
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 from flashrt_ros.runtime.manifest import sha256
+from flashrt_ros.runtime.progress import Tell, tell_nobody
 
 DEADLINE = 10.0
 """Seconds after which the work between two fences counts as hung."""
@@ -105,7 +106,7 @@ class CudaBackend:
             self._stager = InputStager(self.device, buffers)
         self._stager.fill(write)
 
-    def capture(self, stages: Sequence[Stage], buffers: BufferSet) -> dict[str, Replay]:
+    def capture(self, stages: Sequence[Stage], buffers: BufferSet, tell: Tell = tell_nobody) -> dict[str, Replay]:
         """Rehearse every stage in memory to spare, take what they need, and capture each once.
 
         The rehearsal compiles and loads kernels and lets libraries set themselves up. It moves cursors and flags
@@ -115,7 +116,10 @@ class CudaBackend:
             DeviceRefusalError: a kernel does not compile, or there is no room.
         """
         torch.cuda.empty_cache()  # what filling the weights took
-        nbytes = max(ALIGNMENT, *(self._rehearse(stage, buffers) for stage in stages))
+        nbytes = ALIGNMENT
+        for number, stage in enumerate(stages, start=1):
+            nbytes = max(nbytes, self._rehearse(stage, buffers))
+            tell(number / len(stages))
         whole = self._arena(nbytes, "scratch")
         self._scratch = [whole.take((nbytes,), torch.uint8)]
         scratch = Arena(whole.address, nbytes)
