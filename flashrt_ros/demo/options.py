@@ -43,6 +43,14 @@ def pace(text: str) -> float:
     return number
 
 
+def checkpoint(text: str) -> Path:
+    """Read the folder of a policy, so that a misspelt one is refused before anything starts."""
+    folder = Path(text)
+    if not (folder / "config.json").is_file():
+        raise argparse.ArgumentTypeError(f"{text} holds no config.json; name a checkpoint's folder")
+    return folder
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the command line of the demo."""
     made = argparse.ArgumentParser(
@@ -52,7 +60,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--steps", type=positive, default=40, metavar="N", help="actions in each run of the verbs' part")
     made.add_argument("--episodes", type=positive, metavar="N", help="play N episodes of each kind of instruction")
     policy = made.add_mutually_exclusive_group()
-    policy.add_argument("--checkpoint", type=Path, metavar="FOLDER", help="a policy (default: the one that ships)")
+    policy.add_argument(
+        "--checkpoint", type=checkpoint, metavar="FOLDER", help="a policy (default: the one that ships)"
+    )
     policy.add_argument(
         "--untrained", action="store_true", help="a policy with random weights: the verbs alone, for it has no purpose"
     )

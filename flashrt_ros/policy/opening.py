@@ -17,6 +17,7 @@ from flashrt_ros.models.hybrid import Hybrid
 from flashrt_ros.models.pi0 import Pi0, is_adaptive, is_pi0
 from flashrt_ros.models.pi0_config import Pi0Config, read_pi0
 from flashrt_ros.models.policy_model import PolicyConfig, PolicyModel
+from flashrt_ros.models.section import Section
 from flashrt_ros.policy.normalise import Normaliser
 from flashrt_ros.policy.pi0_prompts import Pi0Prompts, Pi05Prompts
 from flashrt_ros.policy.prompts import Prompts, TemplatePrompts
@@ -149,8 +150,9 @@ class Pi0Folder:
         self._folder = folder
         self._values = values
         self._checkpoint = checkpoint
-        self._extra = read_json(folder / NAMES_FILE) if (folder / NAMES_FILE).exists() else {}
-        self._asset = self._extra.pop("asset", "")
+        extra = read_json(folder / NAMES_FILE) if (folder / NAMES_FILE).exists() else {}
+        self._asset = Section(extra, NAMES_FILE).text("asset") if "asset" in extra else ""
+        self._extra = {key: value for key, value in extra.items() if key != "asset"}
 
     def model(self, dtype: torch.dtype, views: Sequence[str] | None, fp8: bool = False) -> PolicyModel:
         """See Folder.model."""

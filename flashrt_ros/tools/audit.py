@@ -225,3 +225,7 @@ def _table(result: AuditResult) -> Table:
         words = _NOTICED[finding.noticed]
         table.add_row(finding.name, finding.scope, f"{finding.nbytes:,}", finding.digest[:12], words)
     return table
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -41,6 +41,12 @@ def test_joints_that_nothing_names_are_numbered(tmp_path: Path) -> None:
     assert config.action_names[-1] == f"action_{len(STATE) - 1}"
 
 
+def test_an_asset_that_is_no_name_is_refused(tmp_path: Path, refuses) -> None:
+    folder = write_tiny_pi0(tmp_path, "pi0", asset=5)
+    with refuses(ErrorCode.BAD_CHECKPOINT, "flashrt.json.asset: expected a non-empty string, found 5"):
+        open_checkpoint(folder)
+
+
 def test_tensors_take_the_place_of_the_files(tmp_path: Path) -> None:
     folder = write_tiny_pi0(tmp_path, "pi0")
     tensors = RandomPi0Checkpoint(open_checkpoint(folder).model.config)

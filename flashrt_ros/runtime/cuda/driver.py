@@ -59,7 +59,9 @@ def start_driver() -> int:
     try:
         status = driver.cuInit(0)[0]
     except RuntimeError as error:
-        raise FlashrtError(ErrorCode.DEVICE, f"no NVIDIA driver: {error}; install one, or use device cpu") from error
+        raise FlashrtError(
+            ErrorCode.DEVICE, f"no NVIDIA driver: {str(error).rstrip('.')}; install one, or use device cpu"
+        ) from error
     if status != driver.CUresult.CUDA_SUCCESS:
         raise FlashrtError(ErrorCode.DEVICE, f"the NVIDIA driver does not start: {describe(status)}; use device cpu")
     version = check(driver.cuDriverGetVersion(), "asking for the driver's version")

@@ -23,6 +23,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console, RenderableType
 from rich.table import Table
 
+from flashrt_ros.demo.options import positive
 from flashrt_ros.models.observation import ModelObservation
 from flashrt_ros.models.pi0 import Pi0
 from flashrt_ros.models.pi0_config import VIEWS, read_pi0
@@ -253,15 +254,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--kind", choices=("pi0", "pi05"), default="pi0")
     parser.add_argument("--size", choices=_SIZES, default="full")
     parser.add_argument("--views", type=int, nargs="+", choices=(1, 2, 3), default=[1, 2, 3])
-    parser.add_argument("--prompt", type=int, default=20, help="tokens of the prompt (default: %(default)s)")
-    parser.add_argument("--steps", type=int, default=10, help="of the denoising (default: %(default)s)")
+    parser.add_argument("--prompt", type=positive, default=20, help="tokens of the prompt (default: %(default)s)")
+    parser.add_argument("--steps", type=positive, default=10, help="of the denoising (default: %(default)s)")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--precision", choices=("auto", "float32", "bfloat16"), default="auto")
     parser.add_argument(
         "--weights", choices=WEIGHTS, default="auto", help="fp8: adds rows with such weights, or loads such"
     )
-    parser.add_argument("--threads", type=int, default=1, help="of a CPU")
-    parser.add_argument("--repeats", type=int, default=50)
+    parser.add_argument("--threads", type=positive, default=1, help="of a CPU (default: %(default)s)")
+    parser.add_argument("--repeats", type=positive, default=50, help="of each measurement (default: %(default)s)")
     parser.add_argument("--no-plain", dest="plain", action="store_false", help="leave the plain policy out")
     parser.add_argument("--kernels", action="store_true", help="say where the time goes (GPU only)")
     parser.add_argument(

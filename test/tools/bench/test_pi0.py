@@ -33,3 +33,10 @@ def test_weights_of_one_byte_add_rows(tmp_path: Path) -> None:
     assert main([*options, "--json", str(figures)]) == 0
     found = [row["what"] for row in json.loads(figures.read_text())["figures"]]
     assert found[-3:] == ["denoising", "whole, fp8 weights", "denoising, fp8 weights"]
+
+
+@pytest.mark.parametrize("option", ["--prompt", "--steps", "--threads", "--repeats"])
+def test_a_number_below_one_is_refused(option: str, capsys) -> None:
+    with pytest.raises(SystemExit):
+        main([option, "0"])
+    assert f"argument {option}: 0 is not 1 or more" in capsys.readouterr().err
