@@ -68,6 +68,20 @@ __device__ inline float read_block(const float* shared, int rank, int cluster) {
   return *shared;
 }
 
+__device__ inline float2 read_block2(const float2* shared, int rank) {
+#if __CUDA_ARCH__ >= 900
+  float2 x;
+  asm volatile("{\n.reg .u32 there;\nmapa.shared::cluster.u32 there, %2, %3;\n"
+               "ld.shared::cluster.v2.f32 {%0, %1}, [there];\n}"
+               : "=f"(x.x), "=f"(x.y)
+               : "r"((unsigned)__cvta_generic_to_shared(shared)), "r"(rank)
+               : "memory");
+  return x;
+#else
+  return *shared;
+#endif
+}
+
 __device__ inline float4 read_block4(const float* shared, int rank, int cluster) {
 #if __CUDA_ARCH__ >= 900
   if (cluster > 1) {

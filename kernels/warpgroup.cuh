@@ -85,6 +85,59 @@ __device__ inline void multiply_add_256(float (&sum)[32][4], const unsigned (&le
                : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right));
 }
 
+// sum[64, 8 count] += left[64, 16] right[8 count, 16]^T, both by descriptor.
+__device__ inline void multiply_add_shared(float (&sum)[2][4], unsigned long long left, unsigned long long right) {
+  asm volatile("wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {"
+               "%0, %1, %2, %3, %4, %5, %6, %7}, "
+               "%8, %9, 1, 1, 1, 0, 0;"
+               : FOUR(sum[0]), FOUR(sum[1])
+               : "l"(left), "l"(right));
+}
+
+__device__ inline void multiply_add_shared(float (&sum)[4][4], unsigned long long left, unsigned long long right) {
+  asm volatile("wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
+               "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
+               "%16, %17, 1, 1, 1, 0, 0;"
+               : SIXTEEN(sum, 0)
+               : "l"(left), "l"(right));
+}
+
+__device__ inline void multiply_add_shared(float (&sum)[5][4], unsigned long long left, unsigned long long right) {
+  asm volatile("wgmma.mma_async.sync.aligned.m64n40k16.f32.bf16.bf16 {"
+               "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19}, "
+               "%20, %21, 1, 1, 1, 0, 0;"
+               : SIXTEEN(sum, 0), FOUR(sum[4])
+               : "l"(left), "l"(right));
+}
+
+__device__ inline void multiply_add_shared(float (&sum)[6][4], unsigned long long left, unsigned long long right) {
+  asm volatile("wgmma.mma_async.sync.aligned.m64n48k16.f32.bf16.bf16 {"
+               "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, "
+               "%21, %22, %23}, "
+               "%24, %25, 1, 1, 1, 0, 0;"
+               : SIXTEEN(sum, 0), FOUR(sum[4]), FOUR(sum[5])
+               : "l"(left), "l"(right));
+}
+
+__device__ inline void multiply_add_shared(float (&sum)[9][4], unsigned long long left, unsigned long long right) {
+  asm volatile("wgmma.mma_async.sync.aligned.m64n72k16.f32.bf16.bf16 {"
+               "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, "
+               "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35}, "
+               "%36, %37, 1, 1, 1, 0, 0;"
+               : SIXTEEN(sum, 0), SIXTEEN(sum, 4), FOUR(sum[8])
+               : "l"(left), "l"(right));
+}
+
+// sum[64, 64] += left[64, 16] right[16, 64], left in registers.
+__device__ inline void multiply_add_registers(float (&sum)[8][4], const unsigned (&left)[4], unsigned long long right) {
+  asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+               "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+               "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+               "{%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
+               : SIXTEEN(sum, 0), SIXTEEN(sum, 4)
+               : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right));
+}
+
 #undef FOUR
 #undef SIXTEEN
 #endif

@@ -8,6 +8,7 @@ reads them and puts its own behind. Written after the Gemma classes of transform
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from flashrt_ros.models.ops import Ops
 from flashrt_ros.models.pi0_config import GemmaConfig
-from flashrt_ros.models.reference.quantised import last_rows
+from flashrt_ros.models.reference.quantised import Matrix, last_rows
 from flashrt_ros.models.weights import Part, Weight, matrix, quantised, weight
 from flashrt_ros.runtime.buffers import Buffer, BufferSet
 
@@ -179,32 +180,41 @@ class Gemma:
     def run(self, ops: Ops, b: BufferSet, x: Tensor, norms: Norms, place: Place, cache_alone: bool = False) -> None:
         """Run rows x [n, width] through all layers, in place.
 
-        With `cache_alone` they end at the last layer's keys and values, and x is of no use behind.
+        x += W_o attention(norm(x));  x += W_down (gelu(W_gate norm(x)) * W_up norm(x)). With `cache_alone` they end at
+        the last layer's keys and values, and x is of no use behind.
         """
-        last = self.config.depth - 1
-        for layer in range(last + 1):
-            self._layer(ops, b, layer, x, norms, place, cache_alone and layer == last)
-
-    def _layer(
-        self, ops: Ops, b: BufferSet, layer: int, x: Tensor, norms: Norms, place: Place, cache_alone: bool
-    ) -> None:
-        """Run x += W_o attention(norm(x));  x += W_down (gelu(W_gate norm(x)) * W_up norm(x))."""
-        c, n, name = self.config, x.shape[0], f"{self.name}.{layer}."
-        keys, values = b[f"cache.{layer}.key"], b[f"cache.{layer}.value"]
-        w = matrix(b, f"{name}qkv")
+        whole = self.config.depth - cache_alone
+        cos, sin, numbers = b["cache.cos"], b["cache.sin"], range(2 * whole)
+        if whole:
+            ops.transformer_layers(
+                x,
+                [norms.gain(number) for number in numbers],
+                norms.step,
+                heads=self._parts(b, "qkv", whole),
+                out=self._parts(b, "out", whole),
+                gate_up=self._parts(b, "gate_up", whole),
+                down=self._parts(b, "down", whole),
+                cos=cos,
+                sin=sin,
+                start=place.start,
+                end=place.end,
+                keys=[b[f"cache.{layer}.key"] for layer in range(whole)],
+                values=[b[f"cache.{layer}.value"] for layer in range(whole)],
+                eps=EPS,
+                biases=_all_or_none(norms.bias(number) for number in numbers),
+                gates=_all_or_none(norms.gate(number) for number in numbers),
+                length=place.length,
+            )
         if cache_alone:
-            w = last_rows(w, 2 * c.kv_heads * c.head_dim)
-        number, step = 2 * layer, norms.step
-        q = None if cache_alone else ops.scratch((n, c.heads, c.head_dim), self.dtype)
-        cache = (b["cache.cos"], b["cache.sin"], place.start, q, keys, values)
-        ops.normed_heads(x, norms.gain(number), step, w, *cache, EPS, norms.bias(number), place.length)
-        if q is None:
-            return
-        y = ops.scratch((n, c.heads * c.head_dim), self.dtype)
-        ops.attend_rows(q, keys, values, place.end, y)
-        ops.linear_gated_add(y, matrix(b, f"{name}out"), step, x, norms.gate(number))
-        number += 1
-        wide = ops.scratch((n, c.mlp_width), self.dtype)
-        gate_up = matrix(b, f"{name}gate_up")
-        ops.normed_gelu_linear(x, norms.gain(number), step, gate_up, wide, EPS, norms.bias(number))
-        ops.linear_gated_add(wide, matrix(b, f"{name}down"), step, x, norms.gate(number))
+            w = last_rows(matrix(b, f"{self.name}.{whole}.qkv"), 2 * self.config.kv_heads * self.config.head_dim)
+            keys, values = b[f"cache.{whole}.key"], b[f"cache.{whole}.value"]
+            gain, bias = norms.gain(2 * whole), norms.bias(2 * whole)
+            ops.normed_heads(x, gain, norms.step, w, cos, sin, place.start, None, keys, values, EPS, bias, place.length)
+
+    def _parts(self, b: BufferSet, part: str, count: int) -> list[Matrix]:
+        return [matrix(b, f"{self.name}.{layer}.{part}") for layer in range(count)]
+
+
+def _all_or_none(tables: Iterable[Tensor | None]) -> list[Tensor] | None:
+    found = [table for table in tables if table is not None]
+    return found or None

@@ -13,6 +13,7 @@ from flashrt_ros.models.cuda.delta_mixer import CudaDeltaMixer
 from flashrt_ros.models.cuda.delta_rule import CudaDeltaRule
 from flashrt_ros.models.cuda.elementwise import CudaElementwise
 from flashrt_ros.models.cuda.images import CudaImages
+from flashrt_ros.models.cuda.layers import CudaLayers
 from flashrt_ros.models.cuda.linear import CudaLinear
 from flashrt_ros.models.cuda.noise import CudaNoise
 from flashrt_ros.models.cuda.norms import CudaNorms
@@ -32,6 +33,7 @@ class CudaOps(
     CudaDeltaRule,
     CudaConv,
     CudaRope,
+    CudaLayers,
     CudaRows,
     CudaNoise,
     CudaImages,

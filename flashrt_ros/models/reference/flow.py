@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -131,6 +133,46 @@ class Flow(Dense, Rows, Attention):
         product = self.scratch(tuple(out.shape), out.dtype)
         self.linear(x, plain, product)
         self.gated_add(product, gate, step, out)
+
+    def transformer_layers(
+        self,
+        x: Tensor,
+        gains: Sequence[Tensor],
+        step: Tensor,
+        heads: Sequence[Matrix],
+        out: Sequence[Matrix],
+        gate_up: Sequence[Matrix],
+        down: Sequence[Matrix],
+        cos: Tensor,
+        sin: Tensor,
+        start: Tensor,
+        end: Tensor,
+        keys: Sequence[Tensor],
+        values: Sequence[Tensor],
+        eps: float,
+        biases: Sequence[Tensor] | None = None,
+        gates: Sequence[Tensor] | None = None,
+        length: Tensor | None = None,
+    ) -> None:
+        """Run x [n, width] through layers of attention to a cache and of a gated product, in place.
+
+        Layer l has heads[l] for normed_heads, out[l] [width, heads * d], gate_up[l] [2 m, width], down[l] [width, m],
+        and the cache keys[l], values[l]; of gains, biases and gates its part of attention has number 2 l and its gated
+        product 2 l + 1. `start` and `length` are those of rope_cache, `end` that of attend_rows.
+        """
+        n, (_, kv_heads, d) = x.shape[0], keys[0].shape
+        count, mlp = heads[0].shape[0] // d - 2 * kv_heads, down[0].shape[1]
+        for layer, cache in enumerate(zip(keys, values, strict=True)):
+            first, second = 2 * layer, 2 * layer + 1
+            bias, gate = (None, None) if biases is None else biases[first : first + 2], gates
+            q, y = self.scratch((n, count, d), x.dtype), self.scratch((n, count * d), x.dtype)
+            places = (cos, sin, start, q, *cache)
+            self.normed_heads(x, gains[first], step, heads[layer], *places, eps, bias[0], length)
+            self.attend_rows(q, *cache, end, y)
+            self.linear_gated_add(y, out[layer], step, x, None if gate is None else gate[first])
+            wide = self.scratch((n, mlp), x.dtype)
+            self.normed_gelu_linear(x, gains[second], step, gate_up[layer], wide, eps, bias[1])
+            self.linear_gated_add(wide, down[layer], step, x, None if gate is None else gate[second])
 
     def stepped_linear(
         self, x: Tensor, w: Tensor, table: Tensor, step: Tensor, out: Tensor, act: Activation | None = None

@@ -14,7 +14,7 @@ from cuda.bindings import driver
 
 from flashrt_ros.runtime.cuda.driver import Device, check
 from flashrt_ros.runtime.cuda.nvrtc import KERNELS, CubinCache, architecture
-from flashrt_ros.runtime.cuda.tile_map import TensorMap
+from flashrt_ros.runtime.cuda.tile_map import TensorMap, encode_tiles
 
 Argument = torch.Tensor | TensorMap | int | float | np.generic | None
 _Extent = tuple[int, int, int]
@@ -70,10 +70,33 @@ class KernelLauncher:
         """
         self._launch(source, kernel, _three(grid), _three(block), _parameters(arguments), shared, cluster)
 
-    def launch_with(self, source: str, kernel: str, grid: int, block: int, argument: ctypes.Structure) -> None:
-        """Launch a kernel whose one parameter is a structure."""
+    def launch_with(
+        self,
+        source: str,
+        kernel: str,
+        grid: int,
+        block: int,
+        argument: ctypes.Structure,
+        shared: int = 0,
+        cluster: int = 1,
+    ) -> None:
+        """Launch a kernel whose one parameter is a structure; see `launch`."""
         pointers = (ctypes.c_void_p * 1)(ctypes.addressof(argument))
-        self._launch(source, kernel, _three(grid), _three(block), ctypes.addressof(pointers), 0, 1)
+        self._launch(source, kernel, _three(grid), _three(block), ctypes.addressof(pointers), shared, cluster)
+
+    def encode_tiles(self, x: torch.Tensor, shape: Sequence[int], strides: Sequence[int], box: Sequence[int]) -> bytes:
+        """See tile_map.encode_tiles."""
+        return encode_tiles(x, shape, strides, box)
+
+    def resident_clusters(self, source: str, kernel: str, block: int, shared: int, cluster: int) -> int:
+        """How many clusters of so many blocks an idle GPU runs at the same time (sm_90 and later)."""
+        config = driver.CUlaunchConfig()
+        config.gridDimX, config.gridDimY, config.gridDimZ = cluster, 1, 1
+        config.blockDimX, config.blockDimY, config.blockDimZ = block, 1, 1
+        config.sharedMemBytes = shared
+        config.attrs, config.numAttrs = [_clustered(cluster)], 1
+        found = driver.cuOccupancyMaxActiveClusters(self._function(source, kernel, shared), config)
+        return int(check(found, f"asking how many clusters of {source}.{kernel} run at the same time"))
 
     def _launch(
         self, source: str, kernel: str, grid: _Extent, block: _Extent, parameters: Any, shared: int, cluster: int

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -44,23 +45,45 @@ class TensorMap:
         Raises:
             FlashrtError: DEVICE; the driver refuses the matrix.
         """
-        matrix, size = self._matrix, self._matrix.element_size()
-        address = -(-ctypes.addressof(self._memory) // _ALIGNMENT) * _ALIGNMENT
-        status = _encode()(
-            ctypes.c_void_p(address),
-            int(_KINDS[matrix.dtype]),
-            2,
-            ctypes.c_void_p(matrix.data_ptr()),
-            (ctypes.c_uint64 * 2)(matrix.shape[1], matrix.shape[0]),
-            (ctypes.c_uint64 * 1)(matrix.stride(0) * size),
-            (ctypes.c_uint32 * 2)(_ROW // size, self._rows),
-            (ctypes.c_uint32 * 2)(1, 1),
-            *(int(choice) for choice in (_PLAIN, _SWIZZLE, _PROMOTION, _ZEROS)),
-        )
-        if status:
-            what = f"tiles of {self._rows} rows of a matrix {tuple(matrix.shape)} at {matrix.data_ptr():#x}"
-            raise FlashrtError(ErrorCode.DEVICE, f"the driver refuses {what}: {driver.CUresult(status).name}")
-        return address
+        matrix, columns = self._matrix, _ROW // self._matrix.element_size()
+        return _write(self._memory, matrix, matrix.shape, matrix.stride()[:1], (self._rows, columns))
+
+
+def encode_tiles(x: torch.Tensor, shape: Sequence[int], strides: Sequence[int], box: Sequence[int]) -> bytes:
+    """The 128 bytes that describe bfloat16 tiles of up to five dimensions, rows of 128 bytes of them.
+
+    Args:
+        x: where it begins.
+        shape: its sizes, the contiguous dimension last.
+        strides: elements between neighbours, of each dimension but the last; multiples of 8.
+        box: the sizes of a tile, in the order of `shape`; elements outside of the tensor come as zeros.
+
+    Raises:
+        FlashrtError: DEVICE; the driver refuses them.
+    """
+    memory = ctypes.create_string_buffer(_BYTES + _ALIGNMENT)
+    return ctypes.string_at(_write(memory, x, shape, strides, box), _BYTES)
+
+
+def _write(memory: Any, x: torch.Tensor, shape: Sequence[int], strides: Sequence[int], box: Sequence[int]) -> int:
+    """Encode into `memory`, and return the address there."""
+    size, rank = x.element_size(), len(shape)
+    address = -(-ctypes.addressof(memory) // _ALIGNMENT) * _ALIGNMENT
+    status = _encode()(
+        ctypes.c_void_p(address),
+        int(_KINDS[x.dtype]),
+        rank,
+        ctypes.c_void_p(x.data_ptr()),
+        (ctypes.c_uint64 * rank)(*reversed(shape)),
+        (ctypes.c_uint64 * (rank - 1))(*(stride * size for stride in reversed(strides))),
+        (ctypes.c_uint32 * rank)(*reversed(box)),
+        (ctypes.c_uint32 * rank)(*[1] * rank),
+        *(int(choice) for choice in (_PLAIN, _SWIZZLE, _PROMOTION, _ZEROS)),
+    )
+    if status:
+        what = f"tiles {tuple(box)} of a tensor {tuple(shape)} at {x.data_ptr():#x}"
+        raise FlashrtError(ErrorCode.DEVICE, f"the driver refuses {what}: {driver.CUresult(status).name}")
+    return address
 
 
 @cache
