@@ -87,7 +87,8 @@ __device__ inline Units gelu_units(const Walk& walk, int cluster, int rank) {
 // The queries of all heads, one head after the other, that a cluster has.
 __device__ inline int queries_of(const Walk& walk) { return (walk.n * HEADS + walk.clusters - 1) / walk.clusters; }
 
-// How the keys are shared out.
+// How the keys are shared out. Each rank has a chunk even where there is no prefix, and gives no weight to it, because
+// products must not depend on a condition.
 struct Keys {
   int prefix, share, first, live, chunks, own_first, own_live;
 
@@ -96,7 +97,7 @@ struct Keys {
     share = (prefix + RANKS - 1) / RANKS;
     first = rank * share;
     live = max(0, min(share, prefix - first));
-    chunks = (share + CHUNK - 1) / CHUNK;
+    chunks = max(1, (share + CHUNK - 1) / CHUNK);
     const int seen = min(walk.n, (int)*walk.end - prefix), own = (seen + RANKS - 1) / RANKS;
     own_first = rank * own;
     own_live = max(0, min(own, seen - own_first));
