@@ -16,7 +16,9 @@ from flashrt_ros.models.config import read_json
 from flashrt_ros.models.observation import ModelObservation
 from flashrt_ros.models.ops import Ops
 from flashrt_ros.models.pi0 import Pi0
-from flashrt_ros.models.pi0_config import VIEWS
+from flashrt_ros.models.pi0_config import VIEWS, read_pi0
+from flashrt_ros.models.reference.flow import Flow
+from flashrt_ros.models.synthetic_pi0 import RandomPi0Checkpoint
 from flashrt_ros.runtime.backend import Backend, CpuBackend
 from flashrt_ros.runtime.plan import Plan
 
@@ -116,3 +118,51 @@ def test_fp8_weights_give_what_they_give_on_a_cpu(name: str) -> None:
     ours, plain = error("cuda", torch.bfloat16), error("cpu", torch.bfloat16)
     print(name, float(ours.mean() / plain.mean()))
     assert ours.mean() <= FACTOR * plain.mean()
+
+
+SMALL = {
+    "action_horizon": 50,
+    "max_token_len": 528,
+    "image_resolution": [28, 28],
+    "vision": {"hidden_size": 32, "intermediate_size": 64, "num_layers": 2, "num_heads": 4, "patch_size": 14},
+    "language": {
+        "width": 64,
+        "depth": 18,
+        "mlp_dim": 128,
+        "num_heads": 8,
+        "num_kv_heads": 1,
+        "head_dim": 256,
+        "vocab_size": 400,
+    },
+}
+"""All but the action expert, whose sizes are the published ones; so is the prefix's length with two views."""
+
+
+def chunks(kind: str, dtype: torch.dtype, whole: bool, count: int = 5) -> torch.Tensor:
+    """Some chunks behind one observation; with `whole` by the operation for all layers, if there is one."""
+    from flashrt_ros.models.cuda.ops import CudaOps
+    from flashrt_ros.runtime.cuda.backend import CudaBackend
+
+    extra = {"views": list(VIEWS[:1]), "prompt_sizes": [528]}
+    checkpoint = RandomPi0Checkpoint(read_pi0(SMALL, extra, kind == "pi05"), device="cuda")
+    model = Pi0(SMALL, extra, checkpoint, dtype)
+    apart = type("Apart", (CudaOps,), {"transformer_layers": Flow.transformer_layers})
+    plan = Plan(CudaBackend(CudaOps if whole else apart, 1 << 20), model, [], {})
+    model.load_weights(plan.buffers)
+    plan.capture()
+    seen = ModelObservation(np.zeros((1, 28, 28, 3), np.uint8), np.ones(model.config.state_dim, np.float32))
+    found = []
+    for steps in (model.observe(seen, np.arange(528) % 400).steps, *[model.act().steps] * count):
+        for step in steps:
+            plan.run(step)
+        found.append(plan.buffers["chunk"].clone())
+    assert plan.fence() == ""
+    return torch.stack(found[1:])
+
+
+@pytest.mark.parametrize("kind", ["pi0", "pi05"])
+def test_all_layers_in_one_kernel_err_no_more_than_each_by_itself(kind: str) -> None:
+    exact = chunks(kind, torch.float32, whole=False)
+    ours, apart = (chunks(kind, torch.bfloat16, whole) - exact for whole in (True, False))
+    print(kind, float(ours.abs().mean() / apart.abs().mean()))
+    assert ours.abs().mean() <= FACTOR * apart.abs().mean()
