@@ -26,15 +26,19 @@ __device__ inline void arrive(Barrier* barrier) {
   asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
-// At the barrier that lies at the same place in the block of a rank of the cluster. What was written to shared memory
-// before can be read from there by whoever has waited for the barrier: the block's scope is enough for that, since a
-// multiprocessor's accesses to its shared memory, its neighbours' among them, go through one pipe, and a release of the
-// cluster's scope would wait for all writes to device memory as well.
+// At the barrier that lies at the same place in the block of a rank of the cluster. It orders nothing: see
+// release_shared.
 __device__ inline void arrive_at(Barrier* barrier, int rank) {
   asm volatile("{\n.reg .u32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
-               "mbarrier.arrive.release.cta.shared::cluster.b64 _, [there];\n}" ::"r"(shared_address(barrier)),
+               "mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [there];\n}" ::"r"(shared_address(barrier)),
                "r"(rank)
                : "memory");
+}
+
+// What was written to this block's shared memory is seen by others of the cluster who wait for what arrives behind it.
+// It orders shared memory alone: a fence of all memory would wait for writes to device memory as well.
+__device__ inline void release_shared() {
+  asm volatile("fence.release.sync_restrict::shared::cta.cluster;" ::: "memory");
 }
 
 // Arrives, and promises `bytes` that the copy engine will bring.
@@ -44,20 +48,29 @@ __device__ inline void expect_bytes(Barrier* barrier, int bytes) {
                : "memory");
 }
 
-__device__ inline bool is_over(Barrier* barrier, unsigned parity) {
+template <bool BLOCKS> __device__ inline bool is_over(Barrier* barrier, unsigned parity) {
   unsigned done;
-  asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;\n"
-               "selp.u32 %0, 1, 0, p;\n}"
-               : "=r"(done)
-               : "r"(shared_address(barrier)), "r"(parity)
-               : "memory");
+  if constexpr (BLOCKS)
+    asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.relaxed.cluster.shared::cta.b64 p, [%1], %2;\n"
+                 "selp.u32 %0, 1, 0, p;\n}"
+                 : "=r"(done)
+                 : "r"(shared_address(barrier)), "r"(parity)
+                 : "memory");
+  else
+    asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;\n"
+                 "selp.u32 %0, 1, 0, p;\n}"
+                 : "=r"(done)
+                 : "r"(shared_address(barrier)), "r"(parity)
+                 : "memory");
   return done;
 }
 
-// Waits for the end of the phase of that parity; what came in the block before the arrivals is seen.
-__device__ inline void wait_for(Barrier* barrier, unsigned parity) {
-  for (int look = 0; !is_over(barrier, parity); ++look)
+// Waits for the end of the phase of that parity; what came in the block before the arrivals is seen. With BLOCKS for
+// arrivals of the cluster's other blocks; what they had written to shared memory is seen.
+template <bool BLOCKS = false> __device__ inline void wait_for(Barrier* barrier, unsigned parity) {
+  for (int look = 0; !is_over<BLOCKS>(barrier, parity); ++look)
     if (look > PATIENCE) __trap();
+  if constexpr (BLOCKS) asm volatile("fence.acquire.sync_restrict::shared::cluster.cluster;" ::: "memory");
 }
 
 // How long L2 is to keep what is fetched, as createpolicy encodes it: as everything else, or no longer than it must.

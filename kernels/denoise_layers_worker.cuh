@@ -47,10 +47,10 @@ struct Worker {
 
   // Lets ranks see what this warp has written to shared memory, and waits until all have done so.
   __device__ void join(int kind, int first, int ranks) {
-    __threadfence_block();
     __syncwarp();
+    release_shared();
     if (lane < ranks) arrive_at(&memory.joined[kind], first + lane);
-    wait_for(&memory.joined[kind], joined_parity >> kind & 1);
+    wait_for<true>(&memory.joined[kind], joined_parity >> kind & 1);
     joined_parity ^= 1u << kind;
   }
 
