@@ -38,8 +38,8 @@ class Takeover:
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A pi0 whose inference takes several control periods."""
-    return write_tiny_pi0(tmp_path_factory.mktemp("pi0"), "pi0", action_mode="delta", steps=150)
+    """A pi0 whose inference takes a control period or more, also on a machine with little to do."""
+    return write_tiny_pi0(tmp_path_factory.mktemp("pi0"), "pi0", action_mode="delta", steps=60)
 
 
 @pytest.fixture(scope="module")
