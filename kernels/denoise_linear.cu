@@ -34,19 +34,11 @@ template <int GROUPS> struct Ring {
   static_assert(2 * W * sizeof(bf16) >= 32 * MOST_BLOCKS / 8 * GROUPS * WARP * sizeof(float4), "room for what arrives");
 };
 
-// Scales eight neighbours of a row by a gain and returns the sum of their squares before.
-__device__ inline float scale(uint4& raw, const float* by) {
+// By a gain in memory.
+__device__ inline float scale_by(uint4& raw, const float* by) {
   float gain[8];
   load(by, gain);
-  __nv_bfloat162* pairs = reinterpret_cast<__nv_bfloat162*>(&raw);
-  float squares = 0.0f;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const float2 x = __bfloat1622float2(pairs[i]);
-    squares = fmaf(x.x, x.x, fmaf(x.y, x.y, squares));
-    pairs[i] = __floats2bfloat162_rn(x.x * gain[2 * i], x.y * gain[2 * i + 1]);
-  }
-  return squares;
+  return scale(raw, gain);
 }
 
 template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, const int64* step, int cluster, int slots) {
@@ -171,7 +163,7 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, con
         for (int pass = 0; pass < X_PASSES; ++pass) {
           if (ROWS % PASS && own_row + pass * PASS >= ROWS) continue;
           if (KIND != ADDED && base + part < end)
-            square[pass] += scale(raw[part][pass], gains + (base + part - begin) * PIECE + own_column);
+            square[pass] += scale_by(raw[part][pass], gains + (base + part - begin) * PIECE + own_column);
           *reinterpret_cast<uint4*>(x + part % 2 * X + spot + pass * PASS * PIECE) = raw[part][pass];
         }
       if (pair == 0)

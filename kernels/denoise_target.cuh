@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What denoise_linear.cu does with finished sums: where they go, and what they meet there.
 #pragma once
-#include "common.cuh"
+#include "expert_layer.cuh"
 
 struct Product {
   const bf16* x;
@@ -14,23 +14,6 @@ struct Product {
   int n, m, k, steps;
   float eps;
 };
-
-// Where heads go: m = (heads + 2 kv_heads) * width; `out` is q [n, heads, width].
-struct Heads {
-  const float* cos;
-  const float* sin;
-  const int64* start;
-  bf16* keys;
-  bf16* values;
-  int heads, kv_heads, width;
-};
-
-enum Kind { NORMED, GELU_GATED, ROPED, ADDED };
-
-__device__ inline float fast_gelu(float x) {
-  const float inner = 0.79788456f * (x + 0.044715f * x * x * x);
-  return x * (1.0f - __fdividef(1.0f, 1.0f + __expf(2.0f * inner)));
-}
 
 // Where a block's outputs go: feature f of a row to `to + row * stride + f`.
 struct Target {

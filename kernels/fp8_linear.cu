@@ -19,6 +19,7 @@
 // The blocks of a cluster (sm_90 and later) share out k, and add up their sums in the order of their ranks.
 // Grid: tiles * cluster; block: 256 threads; dynamic shared memory: SHARED.
 #include "cluster.cuh"
+#include "expert_layer.cuh"
 #include "tensor_core.cuh"
 #include "vector.cuh"
 
@@ -35,18 +36,6 @@ struct Product {
   int n, m, k, steps;
   float eps;
 };
-
-// Where heads go: m = (heads + 2 kv_heads) * width; `out` is q [n, heads, width].
-struct Heads {
-  const float* cos;
-  const float* sin;
-  const int64* start;
-  bf16* keys;
-  bf16* values;
-  int heads, kv_heads, width;
-};
-
-enum Kind { NORMED, GELU_GATED, ROPED, ADDED };
 
 __device__ inline void store4(bf16* to, float4 x) {
   *reinterpret_cast<uint2*>(to) = make_uint2(pack(x.x, x.y), pack(x.z, x.w));
@@ -67,11 +56,6 @@ __device__ inline float4 operator*(float4 a, float4 b) {
 
 __device__ inline float4 operator-(float4 a, float4 b) { return a + b * -1.0f; }
 
-__device__ inline float fast_gelu(float x) {
-  const float inner = 0.79788456f * (x + 0.044715f * x * x * x);
-  return x * (1.0f - __fdividef(1.0f, 1.0f + __expf(2.0f * inner)));
-}
-
 // Four e4m3 numbers as two pairs of bfloat16.
 __device__ inline void widen(unsigned quads, unsigned& low, unsigned& high) {
   const __nv_bfloat162 rebias = __float2bfloat162_rn(0x1p120f);
@@ -84,17 +68,10 @@ __device__ inline void widen(unsigned quads, unsigned& low, unsigned& high) {
   high = pair(__byte_perm(quads, 0, 0x3424));
 }
 
-// Scales eight neighbours of a row by a gain, in place, and returns the sum of their squares before.
-__device__ inline float scale_by(void* at, const float (&gain)[8]) {
+// In shared memory.
+__device__ inline float scale_at(void* at, const float (&gain)[8]) {
   uint4 raw = *reinterpret_cast<uint4*>(at);
-  __nv_bfloat162* pairs = reinterpret_cast<__nv_bfloat162*>(&raw);
-  float squares = 0.0f;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const float2 x = __bfloat1622float2(pairs[i]);
-    squares = fmaf(x.x, x.x, fmaf(x.y, x.y, squares));
-    pairs[i] = __floats2bfloat162_rn(x.x * gain[2 * i], x.y * gain[2 * i + 1]);
-  }
+  const float squares = scale(raw, gain);
   *reinterpret_cast<uint4*>(at) = raw;
   return squares;
 }
@@ -246,7 +223,7 @@ template <int HEIGHT, int PARTS, Kind KIND> __device__ void product(Product c, H
       __syncthreads();
       load(gains + slot * PIECE + x_column, by);
 #pragma unroll
-      for (int pass = 0; pass < X_PASSES; ++pass) square[pass] += scale_by(stage + own_spot + pass * X_PASS * PIECE * 2, by);
+      for (int pass = 0; pass < X_PASSES; ++pass) square[pass] += scale_at(stage + own_spot + pass * X_PASS * PIECE * 2, by);
     }
     __syncthreads();
     fetch_weights(piece + STAGES - 1, next);

@@ -16,7 +16,7 @@ from flashrt_ros.policy.capsule_folder import CapsuleFolder
 from flashrt_ros.policy.loading import Policy, load_policy
 from flashrt_ros.policy.processing import Observation
 from flashrt_ros.policy.realtime import weights
-from flashrt_ros.policy.session import Mode, Session
+from flashrt_ros.policy.session import Chunk, Mode, Session
 from flashrt_ros.runtime.errors import ErrorCode
 from flashrt_ros.tools.audit import random_observation
 
@@ -33,12 +33,8 @@ def observation(policy: Policy, stamp: int) -> Observation:
     return random_observation(policy, np.random.default_rng(stamp), stamp)
 
 
-def test_rows_are_held_less_and_less() -> None:
-    assert weights(6, 2, 5).tolist() == pytest.approx([1.0, 1.0, 0.75, 0.5, 0.25, 0.0])
-    assert weights(3, 0, 3).tolist() == pytest.approx([0.75, 0.5, 0.25])
-
-
-def test_a_chunk_goes_on_from_the_planned_one_in_the_robots_units(guided: Policy) -> None:
+def in_execution(guided: Policy) -> tuple[Session, Chunk]:
+    """A session that has seen more while its chunk is in execution, with a capsule of that, "seen"."""
     session = Session(guided)
     session.begin("press the red button", seed=1)
     session.observe(observation(guided, 1))
@@ -46,6 +42,16 @@ def test_a_chunk_goes_on_from_the_planned_one_in_the_robots_units(guided: Policy
     session.executed(planned.act_index, CURSOR)
     session.observe(observation(guided, 2))
     session.snapshot("seen")
+    return session, planned
+
+
+def test_rows_are_held_less_and_less() -> None:
+    assert weights(6, 2, 5).tolist() == pytest.approx([1.0, 1.0, 0.75, 0.5, 0.25, 0.0])
+    assert weights(3, 0, 3).tolist() == pytest.approx([0.75, 0.5, 0.25])
+
+
+def test_a_chunk_goes_on_from_the_planned_one_in_the_robots_units(guided: Policy) -> None:
+    session, planned = in_execution(guided)
     follows = session.act(delay=DELAY).actions
     session.restore("seen", Mode.EXACT)
     free = session.act().actions
@@ -60,13 +66,7 @@ def test_a_chunk_goes_on_from_the_planned_one_in_the_robots_units(guided: Policy
 
 
 def test_a_chunk_stands_at_the_row_that_it_is_given(guided: Policy) -> None:
-    session = Session(guided)
-    session.begin("press the red button", seed=1)
-    session.observe(observation(guided, 1))
-    planned = session.act()
-    session.executed(planned.act_index, CURSOR)
-    session.observe(observation(guided, 2))
-    session.snapshot("seen")
+    session, planned = in_execution(guided)
     follows = session.act(delay=DELAY).actions
     for cursor in (CURSOR + 2, CURSOR):
         session.restore("seen", Mode.EXACT)

@@ -195,8 +195,12 @@ class Client:
         """Publish a state as if it came from policy_node; nothing of it is left for those who join later."""
         forged = self._node.create_publisher(msg.PolicyState, "policy/state", qos.LATCHED)
         until(lambda: forged.get_subscription_count() >= 2, "command_node to hear it")
-        forged.publish(state)
-        until(lambda: state in self.states, "the state")
+
+        def heard() -> bool:
+            forged.publish(state)  # again and again: what is sent while peers still find each other can be lost
+            return state in self.states
+
+        until(heard, "the state")
         # A publisher that goes takes along what others have not received yet. Asked for long, this keeps the GIL.
         until(lambda: forged.wait_for_all_acked(Duration()), "command_node to receive it")
         self._node.destroy_publisher(forged)

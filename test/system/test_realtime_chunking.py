@@ -38,8 +38,8 @@ class Takeover:
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A pi0 whose inference takes several control periods."""
-    return write_tiny_pi0(tmp_path_factory.mktemp("pi0"), "pi0", action_mode="delta", steps=150)
+    """A pi0 whose inference takes a control period or more, also on a machine with little to do."""
+    return write_tiny_pi0(tmp_path_factory.mktemp("pi0"), "pi0", action_mode="delta", steps=60)
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def recorded(
             result = client.run(instruction="press the red button", seed=5, step_limit=STEPS).result()
             assert (result.error_code, result.reason) == (ErrorCode.NONE, "step_limit"), result
             if strategy == "rtc":
-                until(lambda: int(client.figure("policy: inference", "rows held") or 0) >= 2, "how many rows were held")
+                until(lambda: int(client.figure("policy: inference", "rows held") or 0) >= 1, "how many rows were held")
             found[strategy] = (
                 takeovers(client.chunks, client.ticks),
                 Path(client.call("save_incident", reason="the test").path),

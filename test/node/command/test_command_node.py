@@ -232,7 +232,7 @@ def test_the_epoch_survives_cleanup_and_a_failed_configure_can_be_tried_again(
     assert world.gate.epoch == 7
     world.hold(6)
     world.run(8)
-    wait_until(lambda: world.gate.open)
+    wait_until(lambda: any(gate.open and gate.epoch == 8 for gate in world.gates), what=lambda: world.gates[-5:])
 
 
 def test_lockstep_without_simulated_time_is_refused(start_node: Any, contract: Path, context: None) -> None:

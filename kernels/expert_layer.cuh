@@ -1,0 +1,36 @@
+// Copyright 2026 the flashrt_ros authors
+// SPDX-License-Identifier: Apache-2.0
+// What products with an action expert's weights have in common, in whatever form these are stored: the ends that they
+// have in a layer, and their beginning, a norm.
+#pragma once
+#include "common.cuh"
+
+// Where heads go: m = (heads + 2 kv_heads) * width; `out` is q [n, heads, width].
+struct Heads {
+  const float* cos;
+  const float* sin;
+  const int64* start;
+  bf16* keys;
+  bf16* values;
+  int heads, kv_heads, width;
+};
+
+enum Kind { NORMED, GELU_GATED, ROPED, ADDED };
+
+__device__ inline float fast_gelu(float x) {
+  const float inner = 0.79788456f * (x + 0.044715f * x * x * x);
+  return x * (1.0f - __fdividef(1.0f, 1.0f + __expf(2.0f * inner)));
+}
+
+// Scales eight neighbours of a row by a gain and returns the sum of their squares before.
+__device__ inline float scale(uint4& raw, const float (&gain)[8]) {
+  __nv_bfloat162* pairs = reinterpret_cast<__nv_bfloat162*>(&raw);
+  float squares = 0.0f;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float2 x = __bfloat1622float2(pairs[i]);
+    squares = fmaf(x.x, x.x, fmaf(x.y, x.y, squares));
+    pairs[i] = __floats2bfloat162_rn(x.x * gain[2 * i], x.y * gain[2 * i + 1]);
+  }
+  return squares;
+}
