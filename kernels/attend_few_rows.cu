@@ -45,7 +45,7 @@ struct Room {
 };
 
 struct Shared {
-  unsigned long long arrived;  // what other blocks send
+  Barrier arrived;  // what other blocks send
   float tops[KEY_WARPS][ROWS], sums[KEY_WARPS][ROWS];
   float2 stats[MOST_BLOCKS][ROWS];  // of each rank: greatest score and sum of weights
 };
@@ -167,7 +167,7 @@ __device__ void attend(const Queries& c, const int64* end_row) {
   let_next_start();
   if (thread == 0) {
     const unsigned units = (UNITS - rank + c.count - 1) / c.count;
-    expect_bytes(&shared.arrived, c.count * (units * WARP * sizeof(float4) + ROWS * sizeof(float2)));
+    expect_deliveries(shared.arrived, c.count * (units * WARP * sizeof(float4) + ROWS * sizeof(float2)));
   }
   const int own = thread % MOST_KEYS;
   const int64 stride = (int64)c.kv_heads * D, begin = first * stride + blockIdx.y * D;
@@ -228,18 +228,18 @@ __device__ void attend(const Queries& c, const int64* end_row) {
       top = fmaxf(top, shared.tops[part][row]);
       sum += shared.sums[part][row];
     }
-    deliver(&shared.stats[rank][row].x, &shared.arrived, other, c.count, top);
-    deliver(&shared.stats[rank][row].y, &shared.arrived, other, c.count, sum);
+    deliver(&shared.stats[rank][row].x, shared.arrived, other, c.count, top);
+    deliver(&shared.stats[rank][row].y, shared.arrived, other, c.count, sum);
   }
   float4* const sums = reinterpret_cast<float4*>(memory);
   int owner = (row_warp + key_warp * 2) * 8 % c.count, place = (row_warp + key_warp * 2) * 8 / c.count;
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
-    deliver(sums + (place * c.count + rank) * WARP + lane, &shared.arrived, owner, c.count,
+    deliver(sums + (place * c.count + rank) * WARP + lane, shared.arrived, owner, c.count,
             make_float4(y[i][0], y[i][1], y[i][2], y[i][3]));
     if (++owner == c.count) owner = 0, ++place;
   }
-  wait_for_deliveries(&shared.arrived, c.count);
+  wait_for_deliveries(shared.arrived, c.count);
   for (place = warp;; place += THREADS / WARP) {
     const int unit = place * c.count + rank;
     if (unit >= UNITS) break;

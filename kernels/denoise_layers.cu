@@ -47,9 +47,9 @@ __device__ inline void run(const Walk& walk) {
   Memory& memory = *reinterpret_cast<Memory*>(shared);
   const int cluster = blockIdx.x / RANKS, rank = blockIdx.x % RANKS;
   if (threadIdx.x == 0) {
-    for (int i = 0; i < SLOTS; ++i) init_barrier(&memory.full[i], 1), init_barrier(&memory.empty[i], 2);
-    for (int i = 0; i < 8 / PIECES; ++i) init_barrier(&memory.arrived[i], 1);
-    for (int kind = 0; kind < 3; ++kind) init_barrier(&memory.joined[kind], (2 << kind) * (WORKERS / WARP));
+    for (int i = 0; i < SLOTS; ++i) init_barrier(memory.full[i], 1), init_barrier(memory.empty[i], 2);
+    for (int i = 0; i < 8 / PIECES; ++i) init_barrier(memory.arrived[i], 1);
+    for (int kind = 0; kind < 3; ++kind) init_barrier(memory.joined[kind], (2 << kind) * (WORKERS / WARP));
     publish_barriers();
   }
   cluster_arrive();
@@ -71,12 +71,8 @@ __device__ inline void run(const Walk& walk) {
 }
 #endif
 
-struct Anything {
-  unsigned char bytes[128];
-};
-
 #if HAS_WARPGROUP
 extern "C" __global__ void __launch_bounds__(THREADS, 1) denoise_layers(const __grid_constant__ Walk walk) { run(walk); }
 #else
-extern "C" __global__ void denoise_layers(const __grid_constant__ Anything) {}
+extern "C" __global__ void denoise_layers() {}
 #endif

@@ -13,10 +13,9 @@
 //   gelu   4096 pairs of gate and up, k = 1024: pairs of ranks take 64 or 72, each rank half of k
 //   down   1024 rows, k = 4096: as out
 #pragma once
-#include "bulk.cuh"
-#include "cluster.cuh"
+#include "denoise_layers_sync.cuh"
+#include "expert_layer.cuh"
 #include "flash_attention.cuh"
-#include "vector.cuh"
 
 #if HAS_WARPGROUP
 

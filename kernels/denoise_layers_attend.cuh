@@ -69,9 +69,9 @@ __device__ inline void attend_phase(Worker& w, const LayerMaps& layer, const Key
     value_place[turn].advance(keys.chunks + chunk);
   }
 
-  wait_for(&m.arrived[0], w.arrived(0));
+  wait_for(m.arrived[0], w.arrived(0));
 #pragma unroll
-  for (int turn = 0; turn < TURNS; ++turn) wait_for(&m.full[key_place[turn].slot], key_place[turn].parity);
+  for (int turn = 0; turn < TURNS; ++turn) wait_for(m.full[key_place[turn].slot], key_place[turn].parity);
   Scores s = {};
   pin(s.own);
 #pragma unroll
@@ -95,7 +95,7 @@ __device__ inline void attend_phase(Worker& w, const LayerMaps& layer, const Key
   pin(s.own);
 #pragma unroll
   for (int turn = 0; turn < TURNS; ++turn) {
-    wait_for(&m.full[value_place[turn].slot], value_place[turn].parity);
+    wait_for(m.full[value_place[turn].slot], value_place[turn].parity);
     const int unknown = keys.prefix - keys.first - first[turn];
     if (unknown < CHUNK) clear_rows(m.ring[value_place[turn].slot], CHUNK, max(unknown, 0));
   }

@@ -14,34 +14,35 @@ struct RingFiller {
   RingPlace place;
 
   // Begins a slot of so many bytes, once it is free.
-  __device__ bf16* open(int bytes) {
+  __device__ unsigned open(int bytes) {
     if (lane == 0) {
-      wait_for(&memory.empty[place.slot], place.parity ^ 1);
-      expect_bytes(&memory.full[place.slot], bytes);
+      wait_for(memory.empty[place.slot], place.parity ^ 1);
+      expect_bytes(memory.full[place.slot], bytes);
     }
     __syncwarp();
-    return memory.ring[place.slot];
+    return shared_address(memory.ring[place.slot]);
   }
 
-  __device__ Barrier* barrier() { return &memory.full[place.slot]; }
+  __device__ unsigned barrier() const { return memory.full[place.slot]; }
 
   __device__ void heads(const LayerMaps& layer) {
     const Units units = heads_units(walk, cluster, rank);
     const int pair = (units.first + lane) * UNIT;
 #pragma unroll 1
     for (int i = 0; i < HEADS_SLOTS; ++i, place.advance()) {
-      bf16* to = open(units.count * 2 * UNIT_TILE * (int)sizeof(bf16));
+      const unsigned to = open(units.count * 2 * UNIT_TILE * (int)sizeof(bf16));
       const int column = (rank % 4 * HEADS_SLOTS + i) * PIECE;
       if (lane < units.count)
-        fetch_tile(to + lane * 2 * UNIT_TILE, layer.heads, column, pair % HALF, 0, pair / HALF, barrier(), ONCE);
+        copy_box(to + lane * 2 * UNIT_TILE * (int)sizeof(bf16), layer.heads, column, pair % HALF, 0, pair / HALF,
+                 barrier(), ONCE);
     }
   }
 
   __device__ void prefix(const TensorMap& map, const Keys& keys) {
 #pragma unroll 1
     for (int chunk = 0; chunk < keys.chunks; ++chunk, place.advance()) {
-      bf16* to = open(CHUNK * HEAD * (int)sizeof(bf16));
-      if (lane == 0) fetch_tile(to, map, 0, keys.first + chunk * CHUNK, 0, barrier());
+      const unsigned to = open(CHUNK * HEAD * (int)sizeof(bf16));
+      if (lane == 0) copy_box(to, map, 0, keys.first + chunk * CHUNK, 0, barrier());
     }
   }
 
@@ -49,8 +50,8 @@ struct RingFiller {
     const int row = out_units(walk, cluster).first * UNIT;
 #pragma unroll 1
     for (int i = 0; i < slots; ++i, place.advance()) {
-      bf16* to = open(PIECES * OUT_UNITS * UNIT_TILE * (int)sizeof(bf16));
-      if (lane == 0) fetch_tile(to, map, 0, row, (rank * slots + i) * PIECES, barrier(), ONCE);
+      const unsigned to = open(PIECES * OUT_UNITS * UNIT_TILE * (int)sizeof(bf16));
+      if (lane == 0) copy_box(to, map, 0, row, (rank * slots + i) * PIECES, barrier(), ONCE);
     }
   }
 
@@ -58,8 +59,8 @@ struct RingFiller {
     const int row = gelu_units(walk, cluster, rank).first * UNIT;
 #pragma unroll 1
     for (int i = 0; i < GELU_SLOTS; ++i, place.advance()) {
-      bf16* to = open(2 * GELU_UNITS * UNIT_TILE * (int)sizeof(bf16));
-      if (lane == 0) fetch_tile(to, map, (rank % 2 * GELU_SLOTS + i) * PIECE, row, 0, barrier(), ONCE);
+      const unsigned to = open(2 * GELU_UNITS * UNIT_TILE * (int)sizeof(bf16));
+      if (lane == 0) copy_box(to, map, (rank % 2 * GELU_SLOTS + i) * PIECE, row, 0, barrier(), ONCE);
     }
   }
 
@@ -99,8 +100,8 @@ struct TileFetcher {
     if (lane > 0) return;
 #pragma unroll 1
     for (int i = 0; i < count / PIECES; ++i) {
-      expect_bytes(&memory.arrived[i], PIECES * TILE * (int)sizeof(bf16));
-      fetch_tile(memory.tiles[i * PIECES], map, 0, 0, first + i * PIECES, &memory.arrived[i]);
+      expect_bytes(memory.arrived[i], PIECES * TILE * (int)sizeof(bf16));
+      copy_box(shared_address(memory.tiles[i * PIECES]), map, 0, 0, first + i * PIECES, memory.arrived[i]);
     }
   }
 
@@ -111,20 +112,20 @@ struct TileFetcher {
     const int boxes = RANKS / apart, own = rank / apart, first = rank % apart * boxes * PIECES;
     unsigned short ranks = 0;
     for (int other = rank % apart; other < RANKS; other += apart) ranks |= 1 << other;
-    for (int i = 0; i < boxes; ++i) expect_bytes(&memory.arrived[i], PIECES * TILE * (int)sizeof(bf16));
-    fetch_tile_for(ranks, memory.tiles[own * PIECES], map, 0, 0, first + own * PIECES, &memory.arrived[own]);
+    for (int i = 0; i < boxes; ++i) expect_bytes(memory.arrived[i], PIECES * TILE * (int)sizeof(bf16));
+    copy_box_to(ranks, shared_address(memory.tiles[own * PIECES]), map, 0, 0, first + own * PIECES, memory.arrived[own]);
   }
 
   __device__ void attention(const LayerMaps& layer, const Keys& keys) {
     if (lane == 0) prefetch_map(layer.own_keys), prefetch_map(layer.own_values);
     wait_for_all();
     if (lane > 0) return;
-    Barrier* const barrier = &memory.arrived[0];
+    const unsigned barrier = memory.arrived[0];
     expect_bytes(barrier, (QUERY_BOX + 2 * OWN_KEYS) * HEAD * (int)sizeof(bf16));
     const int key = keys.prefix + keys.own_first;
-    fetch_tile(memory.tiles[0], walk.q, 0, cluster * queries_of(walk), 0, barrier);
-    fetch_tile(own_keys(memory), layer.own_keys, 0, key, 0, barrier);
-    fetch_tile(own_values(memory), layer.own_values, 0, key, 0, barrier);
+    copy_box(shared_address(memory.tiles[0]), walk.q, 0, cluster * queries_of(walk), 0, barrier);
+    copy_box(shared_address(own_keys(memory)), layer.own_keys, 0, key, 0, barrier);
+    copy_box(shared_address(own_values(memory)), layer.own_values, 0, key, 0, barrier);
   }
 
   __device__ void run() {

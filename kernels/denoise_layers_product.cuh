@@ -12,9 +12,9 @@ __device__ inline void multiply(float (&sum)[N / 8][4], Worker& w, int first, in
   Memory& m = w.memory;
 #pragma unroll 1
   for (int i = 0; i < slots; ++i) {
-    wait_for(&m.full[w.place.slot], w.place.parity);
+    wait_for(m.full[w.place.slot], w.place.parity);
     const int box = i * SLOT_PIECES / PIECES;
-    if (i * SLOT_PIECES % PIECES == 0) wait_for(&m.arrived[box], w.arrived(box));
+    if (i * SLOT_PIECES % PIECES == 0) wait_for(m.arrived[box], w.arrived(box));
     begin_products();
 #pragma unroll
     for (int piece = 0; piece < SLOT_PIECES; ++piece)
@@ -69,7 +69,7 @@ struct RowScales {
   float4 parts[MOST_CLUSTERS / 4];
 
   __device__ void ask(const Worker& w) {
-    wait_for(&w.memory.arrived[0], w.arrived(0));
+    wait_for(w.memory.arrived[0], w.arrived(0));
     if (w.thread >= w.walk.n) return;
 #pragma unroll
     for (int i = 0; i < MOST_CLUSTERS / 4; ++i)
@@ -86,7 +86,7 @@ struct RowScales {
   }
 };
 
-__device__ inline float4 load_table(const float* at) { return at ? *reinterpret_cast<const float4*>(at) : float4{}; }
+__device__ inline float4 load_table(const float* at) { return at ? load4(at) : float4{}; }
 
 __device__ inline void heads_phase(Worker& w, const LayerMaps& layer) {
   constexpr int HEIGHT = HEADS_UNITS * 2 * UNIT, N = HEIGHT / 2, LINE = HEIGHT + 8, ITEMS = 2 * HEADS_UNITS;
@@ -97,8 +97,8 @@ __device__ inline void heads_phase(Worker& w, const LayerMaps& layer) {
   const int64 place = *w.walk.start + row;
   float4 cos = {}, sin = {}, low_bias = {}, high_bias = {};
   if (live && head <= HEADS) {
-    cos = *reinterpret_cast<const float4*>(w.walk.cos + place * HALF + feature);
-    sin = *reinterpret_cast<const float4*>(w.walk.sin + place * HALF + feature);
+    cos = load4(w.walk.cos + place * HALF + feature);
+    sin = load4(w.walk.sin + place * HALF + feature);
   }
   if (live && layer.heads_bias) {
     const float* const bias = layer.heads_bias + w.step * (HEADS + 2) * HEAD + head * HEAD + feature;
@@ -118,11 +118,9 @@ __device__ inline void heads_phase(Worker& w, const LayerMaps& layer) {
     bf16* to = w.walk.q_at + ((int64)head * w.walk.n + row) * HEAD;
     if (head >= HEADS) to = (head == HEADS ? layer.keys_at : layer.values_at) + place * HEAD;
     if (head <= HEADS) {
-      const float4 a = low, b = high;
-      low = make_float4(a.x * cos.x - b.x * sin.x, a.y * cos.y - b.y * sin.y, a.z * cos.z - b.z * sin.z,
-                        a.w * cos.w - b.w * sin.w);
-      high = make_float4(b.x * cos.x + a.x * sin.x, b.y * cos.y + a.y * sin.y, b.z * cos.z + a.z * sin.z,
-                         b.w * cos.w + a.w * sin.w);
+      const float4 turned = low * cos - high * sin;
+      high = high * cos + low * sin;
+      low = turned;
     }
     store4(to + feature, low);
     store4(to + feature + HALF, high);
@@ -159,8 +157,7 @@ __device__ inline void gelu_phase(Worker& w, const LayerMaps& layer) {
     const float4 gate = total_of<2>(w, at) * scale + gate_bias[pass];
     const float4 up = total_of<2>(w, at + N) * scale + up_bias[pass];
     store4(w.walk.wide_at + (int64)row[pass] * MLP + units.first * UNIT + four[pass],
-           make_float4(fast_gelu(gate.x) * up.x, fast_gelu(gate.y) * up.y, fast_gelu(gate.z) * up.z,
-                       fast_gelu(gate.w) * up.w));
+           make_float4(fast_gelu(gate.x), fast_gelu(gate.y), fast_gelu(gate.z), fast_gelu(gate.w)) * up);
   }
   w.finish_phase();
 }
@@ -180,8 +177,7 @@ __device__ inline void add_phase(Worker& w, int slots, const float* gate, const 
   multiply<N, HEIGHT, PIECES>(sum, w, first, slots);
   share_sums<N, LINE>(sum, w, first, 2, RANKS);
   if (live) {
-    const float4 total = total_of<RANKS>(w, w.sums() + row * LINE + w.lane * 4);
-    residual = residual + make_float4(total.x * by.x, total.y * by.y, total.z * by.z, total.w * by.w);
+    residual = residual + total_of<RANKS>(w, w.sums() + row * LINE + w.lane * 4) * by;
   }
   if (next_gain) w.leave(units, residual, gain);
   else if (live) store4(w.walk.x + (int64)row * WIDTH + column, residual);

@@ -6,22 +6,6 @@
 
 #if HAS_WARPGROUP
 
-__device__ inline void store4(bf16* to, float4 x) {
-  *reinterpret_cast<uint2*>(to) = make_uint2(pack(x.x, x.y), pack(x.z, x.w));
-}
-
-__device__ inline float4 load4(const bf16* from) {
-  const uint2 raw = *reinterpret_cast<const uint2*>(from);
-  const float2 low = __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&raw.x));
-  const float2 high = __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&raw.y));
-  return make_float4(low.x, low.y, high.x, high.y);
-}
-
-__device__ inline float fast_gelu(float x) {
-  const float inner = 0.79788456f * (x + 0.044715f * x * x * x);
-  return x * (1.0f - __fdividef(1.0f, 1.0f + __expf(2.0f * inner)));
-}
-
 struct Worker {
   const Walk& walk;
   Memory& memory;
@@ -41,7 +25,7 @@ struct Worker {
 
   // The warpgroup has read the oldest slot that it has not yet released.
   __device__ void release_last() {
-    if (thread % WARPGROUP == 0) arrive(&memory.empty[last]);
+    if (thread % WARPGROUP == 0) arrive(memory.empty[last]);
     last = last + 1 == SLOTS ? 0 : last + 1;
   }
 
@@ -49,8 +33,8 @@ struct Worker {
   __device__ void join(int kind, int first, int ranks) {
     __syncwarp();
     release_shared();
-    if (lane < ranks) arrive_at(&memory.joined[kind], first + lane);
-    wait_for<true>(&memory.joined[kind], joined_parity >> kind & 1);
+    if (lane < ranks) arrive_relaxed_at(memory.joined[kind], first + lane);
+    wait_for<true>(memory.joined[kind], joined_parity >> kind & 1);
     joined_parity ^= 1u << kind;
   }
 
@@ -71,8 +55,7 @@ struct Worker {
     const int row = residual_row();
     const float squares = warp_sum(x.x * x.x + x.y * x.y + x.z * x.z + x.w * x.w);
     if (!has_residual(units)) return;
-    store4(walk.h_at + (int64)row * WIDTH + units.first * UNIT + lane * 4,
-           make_float4(x.x * gain.x, x.y * gain.y, x.z * gain.z, x.w * gain.w));
+    store4(walk.h_at + (int64)row * WIDTH + units.first * UNIT + lane * 4, x * gain);
     if (lane == 0) walk.squares[row * MOST_CLUSTERS + cluster] = squares;
   }
 };

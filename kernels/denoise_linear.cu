@@ -50,7 +50,7 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, con
   constexpr int AT_ONCE = KIND == ROPED ? 6 : 8;
   extern __shared__ __align__(1024) bf16 memory[];
   __shared__ float squares[MOST_BLOCKS][ROWS], factors[HEIGHT];
-  __shared__ unsigned long long barrier;
+  __shared__ Barrier barrier;
   bf16 *const xs = memory, *const ws = memory + 4 * X;
   float* const gains = reinterpret_cast<float*>(ws + slots * 2 * W);
   const int tile = blockIdx.x / cluster, rank = blockIdx.x % cluster, warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
@@ -93,7 +93,7 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, con
   }
   if (threadIdx.x == 0) {
     const int units = (UNITS - rank + cluster - 1) / cluster;
-    expect_bytes(&barrier, cluster * (units * WARP * sizeof(float4) + (KIND == ADDED ? 0 : ROWS * sizeof(float))));
+    expect_deliveries(barrier, cluster * (units * WARP * sizeof(float4) + (KIND == ADDED ? 0 : ROWS * sizeof(float))));
   }
   const auto take_gains = [&](int64 now) {
     const float4* const from = reinterpret_cast<const float4*>(c.gain + now * c.k + begin * PIECE);
@@ -204,18 +204,18 @@ template <int GROUPS, Kind KIND> __device__ void product(Product c, Heads h, con
 #pragma unroll
     for (int pass = 0; pass < X_PASSES; ++pass)
       if (own_row + pass * PASS < ROWS)
-        deliver(&squares[rank][own_row + pass * PASS], &barrier, other, cluster, square[pass]);
+        deliver(&squares[rank][own_row + pass * PASS], barrier, other, cluster, square[pass]);
   }
   if (group < GROUPS) {
     int owner = warp * PARTS % cluster, place = warp * PARTS / cluster;
 #pragma unroll
     for (int i = 0; i < PARTS; ++i) {
-      deliver(arrived + (place * cluster + rank) * WARP + lane, &barrier, owner, cluster,
+      deliver(arrived + (place * cluster + rank) * WARP + lane, barrier, owner, cluster,
               make_float4(sum[i][0], sum[i][1], sum[i][2], sum[i][3]));
       if (++owner == cluster) owner = 0, ++place;
     }
   }
-  wait_for_deliveries(&barrier, cluster);
+  wait_for_deliveries(barrier, cluster);
 
   for (int place = warp, i = 0;; place += THREADS / WARP, ++i) {
     const int u = place * cluster + rank, row = row_of(u), f = feature_of(u), r = u / PARTS * 16 + lane / 4;

@@ -37,25 +37,6 @@ struct Product {
   float eps;
 };
 
-__device__ inline void store4(bf16* to, float4 x) {
-  *reinterpret_cast<uint2*>(to) = make_uint2(pack(x.x, x.y), pack(x.z, x.w));
-}
-
-__device__ inline float4 load4(const float* from) { return *reinterpret_cast<const float4*>(from); }
-
-__device__ inline float4 load4(const bf16* from) {
-  const uint2 raw = *reinterpret_cast<const uint2*>(from);
-  const float2 low = __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&raw.x));
-  const float2 high = __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&raw.y));
-  return make_float4(low.x, low.y, high.x, high.y);
-}
-
-__device__ inline float4 operator*(float4 a, float4 b) {
-  return make_float4(a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w);
-}
-
-__device__ inline float4 operator-(float4 a, float4 b) { return a + b * -1.0f; }
-
 // Four e4m3 numbers as two pairs of bfloat16.
 __device__ inline void widen(unsigned quads, unsigned& low, unsigned& high) {
   const __nv_bfloat162 rebias = __float2bfloat162_rn(0x1p120f);

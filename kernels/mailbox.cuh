@@ -1,24 +1,17 @@
 // Copyright 2026 the flashrt_ros authors
 // SPDX-License-Identifier: Apache-2.0
-// Barriers in shared memory that count the bytes which arrive (sm_90 and later), and what sends these: other blocks of a
-// cluster. PTX ISA, "mbarrier", "st.async", "cp.async.bulk.prefetch" and "barrier.cluster".
+// What the blocks of a cluster send each other (sm_90 and later), and a barrier that counts it. PTX ISA, "st.async",
+// "cp.async.bulk.prefetch" and "barrier.cluster".
 #pragma once
-#include "tensor_core.cuh"
+#include "barrier.cuh"
 
 #if __CUDA_ARCH__ >= 900
 
 // Prepares a barrier that opens when `bytes` have arrived; by one thread, before a barrier of all who use it.
-__device__ inline void expect_bytes(unsigned long long* barrier, unsigned bytes) {
-  const unsigned at = shared_address(barrier);
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at) : "memory");
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
-}
-
-__device__ inline void wait_for_bytes(unsigned long long* barrier) {
-  asm volatile("{\n.reg .pred there;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 there, [%0], 0;\n"
-               "@!there bra again;\n}" ::"r"(shared_address(barrier))
-               : "memory");
+__device__ inline void expect_deliveries(unsigned barrier, unsigned bytes) {
+  init_barrier(barrier, 1);
+  publish_barriers();
+  expect_bytes(barrier, bytes);
 }
 
 // The address, in the block of a rank, of what lies at `own` here.
@@ -43,19 +36,19 @@ __device__ inline void send(unsigned to, unsigned barrier, float4 x) {
 
 // Puts x where `own` lies in the block of a rank; a block without others does it by itself.
 template <typename T>
-__device__ inline void deliver(T* own, unsigned long long* barrier, int rank, int cluster, T x) {
+__device__ inline void deliver(T* own, const Barrier& barrier, int rank, int cluster, T x) {
   if (cluster == 1)
     *own = x;
   else
-    send(address_at(own, rank), address_at(barrier, rank), x);
+    send(address_at(own, rank), address_at(&barrier, rank), x);
 }
 
 // Behind it all that was delivered is there.
-__device__ inline void wait_for_deliveries(unsigned long long* barrier, int cluster) {
+__device__ inline void wait_for_deliveries(unsigned barrier, int cluster) {
   if (cluster == 1)
     __syncthreads();
   else
-    wait_for_bytes(barrier);
+    wait_barrier(barrier, 0);
 }
 
 // Brings memory into L2; like `prefetch`, for more than a line.
