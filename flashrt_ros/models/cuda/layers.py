@@ -71,13 +71,14 @@ class CudaLayers(CudaRows):
     ) -> None:
         """See Flow.transformer_layers: one kernel for the sizes of pi0's action expert, where there are clusters."""
         weights = [_tensors(found) for found in (heads, out, gate_up, down, keys, values)]
-        clusters = self._clusters(x, weights) if length is None and all(weights) else 0
+        tables = [*gains, *(biases or ()), *(gates or ())]
+        takes = length is None and all(weights) and len(set(map(len, tables))) == 1
+        clusters = self._clusters(x, weights, [*tables, cos, sin]) if takes else 0
         if not clusters:
             places = (cos, sin, start, end, keys, values, eps, biases, gates, length)
             Flow.transformer_layers(self, x, gains, step, heads, out, gate_up, down, *places)  # type: ignore[arg-type]
             return
         op, n = "transformer_layers", x.shape[0]
-        tables = [*gains, *(biases or ()), *(gates or ())]
         expect(op, torch.float32, cos=cos, sin=sin, **{f"table {number}": part for number, part in enumerate(tables)})
         expect(op, torch.int64, step=step, start=start, end=end)
         shapes = {"h": (n, _WIDTH), "q": (_HEADS * n, _HEAD), "y": (n, _HEADS * _HEAD), "wide": (n, _MLP)}
@@ -90,21 +91,21 @@ class CudaLayers(CudaRows):
         pointers = {"x": x, "squares": squares, "arrived": arrived, "start": start, "end": end, "cos": cos, "sin": sin}
         for name, part in {**pointers, **{f"{name}_at": part for name, part in rows.items()}}.items():
             setattr(walk, name, part.data_ptr())
-        walk.step = step.data_ptr() if max(map(len, tables)) > 1 else 0
+        walk.step = step.data_ptr() if len(tables[0]) > 1 else 0
         for number, layer in enumerate(walk.layer[: len(heads)]):
             self._put_layer(layer, *(part[number] for part in weights))
             _put_tables(layer, number, gains, biases, gates)
         options = {"shared": _SHARED, "cluster": _RANKS}
         self.cuda.launch_with("denoise_layers", "denoise_layers", clusters * _RANKS, _THREADS, walk, **options)
 
-    def _clusters(self, x: Tensor, weights: Sequence[Sequence[Tensor]]) -> int:
+    def _clusters(self, x: Tensor, weights: Sequence[Sequence[Tensor]], tables: Sequence[Tensor]) -> int:
         """How many clusters kernels/denoise_layers.cu takes these with, all at the same time; 0 if it does not."""
         shapes = ((_HEADS + 2) * _HEAD, _WIDTH), (_WIDTH, _HEADS * _HEAD), (2 * _MLP, _WIDTH), (_WIDTH, _MLP)
         caches = (*weights[4], *weights[5])
         fits = (
             self.cuda.capability == (9, 0)
             and all(part.shape == shape for found, shape in zip(weights, shapes, strict=False) for part in found)
-            and all(cache.shape[1:] == (1, _HEAD) for cache in caches)
+            and all(cache.shape == (caches[0].shape[0], 1, _HEAD) for cache in caches)
             and x.shape[1] == _WIDTH
             and x.shape[0] <= _MOST_ROWS
             and len(weights[0]) <= _MOST_LAYERS
@@ -113,6 +114,7 @@ class CudaLayers(CudaRows):
                 part.dtype == torch.bfloat16 and part.is_contiguous() and part.data_ptr() % ACCESS == 0
                 for part in (x, *(part for found in weights for part in found))
             )
+            and all(table.data_ptr() % ACCESS == 0 for table in tables)
         )
         if not fits:
             return 0

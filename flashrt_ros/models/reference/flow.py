@@ -158,7 +158,7 @@ class Flow(Dense, Rows, Attention):
 
         Layer l has heads[l] for normed_heads, out[l] [width, heads * d], gate_up[l] [2 m, width], down[l] [width, m],
         and the cache keys[l], values[l]; of gains, biases and gates its part of attention has number 2 l and its gated
-        product 2 l + 1. `start` and `length` are those of rope_cache, `end` that of attend_rows.
+        product 2 l + 1. `start` and `length` are those of rope_cache, `end` that of attend_rows: at most start + n.
         """
         n, (_, kv_heads, d) = x.shape[0], keys[0].shape
         count, mlp = heads[0].shape[0] // d - 2 * kv_heads, down[0].shape[1]

@@ -91,6 +91,8 @@ class Properties:
     integrated: bool
     shared_memory: int
     """Bytes of shared memory that one block may have."""
+    shared_by_processes: bool
+    """Whether kernels of other processes may run at the same time as ours (CUDA's Multi-Process Service)."""
 
 
 class Device:
@@ -187,6 +189,7 @@ class Device:
             multiprocessors=ask(attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
             integrated=bool(ask(attribute.CU_DEVICE_ATTRIBUTE_INTEGRATED)),
             shared_memory=ask(attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
+            shared_by_processes=bool(ask(attribute.CU_DEVICE_ATTRIBUTE_MPS_ENABLED)),
         )
 
 

@@ -89,7 +89,13 @@ class KernelLauncher:
         return encode_tiles(x, shape, strides, box)
 
     def resident_clusters(self, source: str, kernel: str, block: int, shared: int, cluster: int) -> int:
-        """How many clusters of so many blocks an idle GPU runs at the same time (sm_90 and later)."""
+        """How many clusters of so many blocks are sure to run at the same time (sm_90 and later).
+
+        Blocks that wait for each other must be no more than that. It is none where other processes may keep some of
+        the multiprocessors: two such kernels, each with a part of them, would wait for ever.
+        """
+        if self.device.properties.shared_by_processes:
+            return 0
         config = driver.CUlaunchConfig()
         config.gridDimX, config.gridDimY, config.gridDimZ = cluster, 1, 1
         config.blockDimX, config.blockDimY, config.blockDimZ = block, 1, 1
