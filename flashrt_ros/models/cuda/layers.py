@@ -106,7 +106,6 @@ class CudaLayers(CudaRows):
             self.cuda.capability == (9, 0)
             and all(part.shape == shape for found, shape in zip(weights, shapes, strict=False) for part in found)
             and all(cache.shape == (caches[0].shape[0], 1, _HEAD) for cache in caches)
-            and x.shape[1] == _WIDTH
             and x.shape[0] <= _MOST_ROWS
             and len(weights[0]) <= _MOST_LAYERS
             and ceil_div(caches[0].shape[0] - x.shape[0], _RANKS) <= _MOST_KEYS
