@@ -11,12 +11,12 @@ from typing import Any
 from action_msgs.msg import GoalStatus
 from py_trees.behaviour import Behaviour
 from py_trees.common import Access, Status
-from rclpy.action import ActionClient
 from rclpy.action.client import ClientGoalHandle
 from rclpy.node import Node
 from rclpy.task import Future
 
 from flashrt_ros.node import interfaces
+from flashrt_ros.node.action_client import ThreadSafeActionClient
 from flashrt_ros.node.behaviour_service import error_of, new_request_id, required_node
 from flashrt_ros.node.stamps import duration_of
 
@@ -69,7 +69,7 @@ class RunPolicy(Behaviour):
         self.response: Any = None
         self.feedback: Any = None
         self._node: Node | None = None
-        self._client: ActionClient | None = None
+        self._client: ThreadSafeActionClient | None = None
         self._round: _Round | None = None
         self._begun = 0.0
         self._key = key
@@ -80,7 +80,7 @@ class RunPolicy(Behaviour):
     def setup(self, **kwargs: Any) -> None:
         """Make the action client; the argument `node` is an rclpy node. The server need not be there yet."""
         self._node = required_node(self, kwargs)
-        self._client = ActionClient(self._node, interfaces.action.RunPolicy, self.action)
+        self._client = ThreadSafeActionClient(self._node, interfaces.action.RunPolicy, self.action)
 
     def initialise(self) -> None:
         """Begin a round."""
@@ -163,7 +163,7 @@ class RunPolicy(Behaviour):
 class _Round:
     """One goal on its way. Its callbacks run where the node is spun."""
 
-    def __init__(self, client: ActionClient, goal: Any, on_feedback: Any) -> None:
+    def __init__(self, client: ThreadSafeActionClient, goal: Any, on_feedback: Any) -> None:
         self.answer: Any = None
         self._handle: ClientGoalHandle | None = None
         self._canceled = False

@@ -12,3 +12,8 @@ Tell = Callable[[float], None]
 
 def tell_nobody(part: float) -> None:
     """A `Tell` for those who do not ask."""
+
+
+def part_of(tell: Tell, begin: float, end: float) -> Tell:
+    """A `Tell` for the part of a work that goes from `begin` to `end`."""
+    return lambda part: tell(begin + part * (end - begin))

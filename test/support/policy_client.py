@@ -10,39 +10,16 @@ from typing import Any
 
 import pytest
 from diagnostic_msgs.msg import DiagnosticArray
+from goal import Goal
 from lifecycle_msgs.srv import ChangeState, GetState
-from rclpy.action import ActionClient
 from rclpy.node import Node
 from waiting import wait
 
+from flashrt_ros.node.action_client import ThreadSafeActionClient
 from flashrt_ros.node.interfaces import action, srv
 
 _NUMBERS = itertools.count()
 _LIFECYCLE = {"change_state": ChangeState, "get_state": GetState}
-
-
-class Run:
-    """A goal of a client."""
-
-    def __init__(self, client: ActionClient, goal: Any) -> None:
-        self.feedback: list[Any] = []
-        sent = client.send_goal_async(goal, feedback_callback=lambda message: self.feedback.append(message.feedback))
-        wait(sent.done, what="the goal's acceptance")
-        self.handle = sent.result()
-        self._answer = self.handle.get_result_async()
-
-    def answer(self, timeout: float = 20.0) -> Any:
-        wait(self._answer.done, timeout, "the goal's result")
-        return self._answer.result()
-
-    def result(self, timeout: float = 20.0) -> Any:
-        return self.answer(timeout).result
-
-    def done(self) -> bool:
-        return self._answer.done()
-
-    def cancel(self) -> None:
-        wait(self.handle.cancel_goal_async().done, what="the answer to cancel")
 
 
 class Client:
@@ -51,7 +28,7 @@ class Client:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._services: dict[str, Any] = {}
-        self._action = ActionClient(node, action.RunPolicy, "policy/run_policy")
+        self._action = ThreadSafeActionClient(node, action.RunPolicy, "policy/run_policy")
         self.diagnostics: dict[str, Any] = {}
         node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, 10)
 
@@ -90,9 +67,8 @@ class Client:
     def state(self) -> str:
         return str(self.call("get_state").current_state.label)
 
-    def run(self, **fields: Any) -> Run:
-        assert self._action.wait_for_server(60.0)
-        return Run(self._action, action.RunPolicy.Goal(**fields))
+    def run(self, **fields: Any) -> Goal:
+        return Goal(self._action, **fields)
 
     def capsule(self, name: str) -> Any:
         """What the list says of a capsule."""

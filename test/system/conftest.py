@@ -32,7 +32,7 @@ if importlib.util.find_spec("rclpy") is None:
 else:
     import yaml
     from diagnostic_msgs.msg import DiagnosticArray
-    from rclpy.action import ActionClient
+    from goal import Goal
     from rclpy.duration import Duration
     from rclpy.node import Node
     from sensor_msgs.msg import Image, JointState
@@ -40,6 +40,7 @@ else:
 
     from flashrt_ros.models.tiny import JOINTS, write_tiny_checkpoint
     from flashrt_ros.node import qos
+    from flashrt_ros.node.action_client import ThreadSafeActionClient
     from flashrt_ros.node.interfaces import action, msg, srv
 
 
@@ -91,32 +92,6 @@ class Robot:
             publisher.publish(message)
 
 
-class Run:
-    """A goal of a client."""
-
-    def __init__(self, client: ActionClient, goal: Any, spin: Callable[[Callable[[], Any]], Any]) -> None:
-        """`spin` calls on the thread that spins: rclpy loses an answer that comes before it has noted the goal."""
-        self._spin = spin
-        self._handle = self._answer(lambda: client.send_goal_async(goal), "the goal's acceptance")
-        self._end = spin(self._handle.get_result_async)
-
-    @property
-    def ended(self) -> bool:
-        return bool(self._end.done())
-
-    def result(self) -> Any:
-        until(self._end.done, "the goal's result")
-        return self._end.result().result
-
-    def cancel(self) -> None:
-        self._answer(self._handle.cancel_goal_async, "the answer to cancel")
-
-    def _answer(self, call: Callable[[], Any], what: str) -> Any:
-        future = self._spin(call)
-        until(future.done, what)
-        return future.result()
-
-
 class Client:
     """Calls policy_node, and hears what both nodes say."""
 
@@ -130,7 +105,7 @@ class Client:
         self._node = node
         self._services: dict[str, Any] = {}
         self._statuses: dict[str, dict[str, str]] = {}
-        self._runs = ActionClient(node, action.RunPolicy, "policy/run_policy")
+        self._runs = ThreadSafeActionClient(node, action.RunPolicy, "policy/run_policy")
         self._chunks = node.create_publisher(msg.ActionChunk, "policy/action_chunk", qos.CHUNK)
         node.create_subscription(msg.Gate, "command/gate", self.gates.append, qos.LATCHED)
         node.create_subscription(msg.Executed, "command/executed", self.ticks.append, qos.EXECUTED)
@@ -164,18 +139,17 @@ class Client:
             time.sleep(0.01)
         return future.done() and future.result().error_code == 0
 
-    def run(self, **fields: Any) -> Run:
+    def run(self, **fields: Any) -> Goal:
         """Send a goal."""
-        assert self._runs.wait_for_server(PATIENCE)
-        return Run(self._runs, action.RunPolicy.Goal(**fields), self._spin)
+        return Goal(self._runs, PATIENCE, **fields)
 
-    def move(self, **fields: Any) -> Run:
+    def move(self, **fields: Any) -> Goal:
         """Send a goal and wait until it moves the arm."""
         gates, ticks = len(self.gates), len(self.ticks)
         run = self.run(**fields)
-        until(lambda: run.ended or any(gate.open for gate in self.gates[gates:]), lambda: f"an open gate: {self.gate}")
-        until(lambda: run.ended or any(tick.active for tick in self.ticks[ticks:]), "motion")
-        assert not run.ended, run.result()
+        until(lambda: run.done() or any(gate.open for gate in self.gates[gates:]), lambda: f"an open gate: {self.gate}")
+        until(lambda: run.done() or any(tick.active for tick in self.ticks[ticks:]), "motion")
+        assert not run.done(), run.result()
         return run
 
     def digest(self, name: str) -> str:
@@ -208,12 +182,6 @@ class Client:
     def figure(self, status: str, key: str) -> str:
         """A value of the newest diagnostics; empty: not there."""
         return self._statuses.get(status, {}).get(key, "")
-
-    def _spin(self, call: Callable[[], Any]) -> Any:
-        """Make a call on the thread that spins."""
-        task = self._node.executor.create_task(call)
-        until(task.done, "the spinning thread")
-        return task.result()
 
     def _service(self, name: str) -> Any:
         if name not in self._services:

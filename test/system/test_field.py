@@ -98,7 +98,7 @@ def test_a_camera_whose_stamp_is_frozen_ends_in_the_safety_action_and_is_named(
     run = client.move(instruction=INSTRUCTION)
     until(lambda: client.ticks[-1].active and client.ticks[-1].remaining < 15, "rows that run out soon")
     frozen = freeze("front")
-    until(lambda: run.ended, "the end of the goal")
+    until(run.done, "the end of the goal")
     assert time.time_ns() > frozen + FROZEN * 1e9
     result = run.result()
     assert (result.error_code, result.reason) == (ErrorCode.BAD_OBSERVATION, "no_observation")

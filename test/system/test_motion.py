@@ -173,9 +173,9 @@ def test_a_forged_chunk_id_leaves_no_goal_hanging(client: Any, until: Any, saved
     def goes_on() -> bool:
         return sum(tick.active for tick in client.ticks[ticks:]) > 3 * chunk.horizon
 
-    until(lambda: run.ended or goes_on(), "an end, or motion")
+    until(lambda: run.done() or goes_on(), "an end, or motion")
     if forged > 2**32:
-        assert not run.ended or run.result().reason != "chunks_not_run", run.result()
+        assert not run.done() or run.result().reason != "chunks_not_run", run.result()
     run.cancel()
     client.move(start_from=saved)
 
@@ -184,6 +184,6 @@ def test_a_forged_held_leaves_no_goal_hanging(client: Any, until: Any, saved: st
     run = client.move(start_from=saved)
     state = client.state
     client.publish_state(PolicyState(epoch=state.epoch, state=PolicyState.HELD, reason="forged"))
-    until(lambda: run.ended, "the end of the goal")
+    until(run.done, "the end of the goal")
     assert run.result().reason == "held"
     client.move(start_from=saved)

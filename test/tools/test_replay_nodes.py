@@ -23,7 +23,7 @@ from flashrt_ros.tools.replay_job import Job, run_job
 rclpy = pytest.importorskip("rclpy")
 pytest.importorskip("mujoco")
 
-from rclpy.action import ActionClient  # noqa: E402
+from goal import Goal  # noqa: E402
 from rclpy.context import Context  # noqa: E402
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor  # noqa: E402
 from rclpy.node import Node  # noqa: E402
@@ -31,6 +31,7 @@ from sensor_msgs.msg import Image  # noqa: E402
 
 from flashrt_ros.demo.processes import Processes  # noqa: E402
 from flashrt_ros.node import qos  # noqa: E402
+from flashrt_ros.node.action_client import ThreadSafeActionClient  # noqa: E402
 from flashrt_ros.node.interfaces import action, msg, srv  # noqa: E402
 
 TASK, OTHER = "press the red button", "press the blue button"
@@ -59,7 +60,7 @@ class Client:
         self._relay = node.create_publisher(Image, "relay/front", qos.input_qos("reliable"))
         node.create_subscription(Image, "camera/front/image_raw", self._on_image, qos.input_qos("reliable"))
         node.create_subscription(msg.Executed, "command/executed", self._on_executed, qos.EXECUTED)
-        self._goals = ActionClient(node, action.RunPolicy, "policy/run_policy")
+        self._goals = ThreadSafeActionClient(node, action.RunPolicy, "policy/run_policy")
 
     def run(self, **goal: Any) -> Any:
         """Run a goal to its end."""
@@ -67,10 +68,7 @@ class Client:
 
     def start(self, **goal: Any) -> Callable[[], Any]:
         """Send a goal; what is returned waits for its result."""
-        assert self._goals.wait_for_server(PATIENCE)
-        handle = self._wait(self._spin(lambda: self._goals.send_goal_async(action.RunPolicy.Goal(**goal))))
-        future = self._spin(handle.get_result_async)
-        return lambda: self._wait(future).result
+        return Goal(self._goals, PATIENCE, **goal).result
 
     def call(self, service: str, **fields: Any) -> Any:
         """Call a service of policy_node that must not refuse."""
@@ -80,10 +78,6 @@ class Client:
         response = self._wait(client.call_async(kind.Request(**fields)))
         assert response.error_code == 0, response.error_msg
         return response
-
-    def _spin(self, call: Callable[[], Any]) -> Any:
-        """Call on the thread that spins: rclpy loses an answer that comes before it has noted the goal."""
-        return self._wait(self._node.executor.create_task(call))
 
     def _wait(self, future: Any) -> Any:
         until(future.done, "an answer")

@@ -24,7 +24,7 @@ from flashrt_ros.runtime.cuda.nvrtc import version
 from flashrt_ros.runtime.cuda.transfers import Downloader
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 from flashrt_ros.runtime.manifest import sha256
-from flashrt_ros.runtime.progress import Tell, tell_nobody
+from flashrt_ros.runtime.progress import Tell, part_of, tell_nobody
 
 DEADLINE = 10.0
 """Seconds after which the work between two fences counts as hung."""
@@ -107,15 +107,17 @@ class CudaBackend:
         self._stager.fill(write)
 
     def capture(self, stages: Sequence[Stage], buffers: BufferSet, tell: Tell = tell_nobody) -> dict[str, Replay]:
-        """Rehearse every stage in memory to spare, take what they need, and capture each once.
+        """Compile the kernels, rehearse every stage in memory to spare, take what they need, and capture each once.
 
-        The rehearsal compiles and loads kernels and lets libraries set themselves up. It moves cursors and flags
-        faults, so every state buffer and output is zero behind it.
+        The rehearsal loads kernels and lets libraries set themselves up. It moves cursors and flags faults, so every
+        state buffer and output is zero behind it.
 
         Raises:
             DeviceRefusalError: a kernel does not compile, or there is no room.
         """
         torch.cuda.empty_cache()  # what filling the weights took
+        self.launcher.compile(part_of(tell, 0.0, 0.5))
+        tell = part_of(tell, 0.5, 1.0)
         nbytes = ALIGNMENT
         for number, stage in enumerate(stages, start=1):
             nbytes = max(nbytes, self._rehearse(stage, buffers))

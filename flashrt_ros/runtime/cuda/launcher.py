@@ -15,6 +15,7 @@ from cuda.bindings import driver
 from flashrt_ros.runtime.cuda.driver import Device, check
 from flashrt_ros.runtime.cuda.nvrtc import KERNELS, CubinCache, architecture
 from flashrt_ros.runtime.cuda.tile_map import TensorMap, encode_tiles
+from flashrt_ros.runtime.progress import Tell, tell_nobody
 
 Argument = torch.Tensor | TensorMap | int | float | np.generic | None
 _Extent = tuple[int, int, int]
@@ -44,6 +45,10 @@ class KernelLauncher:
         self._functions: dict[tuple[str, str], Any] = {}
         self._shared: dict[tuple[str, str], int] = {}
         self._attributes = self._launch_attributes()
+
+    def compile(self, tell: Tell = tell_nobody) -> None:
+        """Compile every kernel that is not kept on disk yet."""
+        self._cache.fill(sorted(KERNELS.glob("*.cu")), self._arch, tell)
 
     def launch(
         self,

@@ -10,6 +10,8 @@ import os
 import re
 import tempfile
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from cuda.bindings import nvrtc
 from cuda.pathfinder import find_nvidia_header_directory
 
 from flashrt_ros.runtime.errors import DeviceRefusalError, ErrorCode, FlashrtError
+from flashrt_ros.runtime.progress import Tell, tell_nobody
 
 ARCHITECTURES = ("sm_80", "sm_87", "sm_89", "sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a")
 """What the kernels are written for; others may work."""
@@ -114,7 +117,7 @@ class CubinCache:
             DeviceRefusalError: it does not compile.
             FlashrtError: STORAGE, the folder cannot be read or written.
         """
-        kept = self.folder / f"{path.stem}.{arch}.{digest(path, arch)[:32]}.cubin"
+        kept = self._place(path, arch)
         try:
             cubin = _whole(kept.read_bytes()) if kept.exists() else None
             if cubin is None:
@@ -125,6 +128,28 @@ class CubinCache:
             advice = "set XDG_CACHE_HOME to a folder that can be read and written"
             raise FlashrtError(ErrorCode.STORAGE, message + advice) from error
         return cubin
+
+    def fill(self, paths: Sequence[Path], arch: str, tell: Tell = tell_nobody) -> None:
+        """Compile the files that are not in the folder, on all processors at once.
+
+        One that does not compile is left to those who need it: they are told why.
+
+        Raises:
+            FlashrtError: STORAGE, the folder cannot be read or written.
+        """
+        missing = [path for path in paths if not self._place(path, arch).exists()]
+        pool = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="nvrtc")
+        try:
+            compiling = [pool.submit(self.cubin, path, arch) for path in missing]
+            for done, compiled in enumerate(as_completed(compiling), start=1):
+                with contextlib.suppress(DeviceRefusalError):
+                    compiled.result()
+                tell(done / len(missing))
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _place(self, path: Path, arch: str) -> Path:
+        return self.folder / f"{path.stem}.{arch}.{digest(path, arch)[:32]}.cubin"
 
     def _keep(self, kept: Path, cubin: bytes) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)

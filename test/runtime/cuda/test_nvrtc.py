@@ -6,13 +6,14 @@ import errno
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
-from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+from flashrt_ros.runtime.errors import DeviceRefusalError, ErrorCode, FlashrtError
 
 nvrtc = pytest.importorskip("flashrt_ros.runtime.cuda.nvrtc", reason="needs requirements/cuda.txt")
 
@@ -114,6 +115,45 @@ def test_what_does_not_compile_says_where(source: Path) -> None:
     ) as refused:
         nvrtc.compile_file(source, "sm_80")
     assert refused.value.code is ErrorCode.DEVICE
+
+
+def test_files_are_compiled_side_by_side_and_one_that_does_not_is_left_to_who_needs_it(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong, other = source.with_name("wrong.cu"), source.with_name("other.cu")
+    wrong.write_text("wrong")
+    other.write_text(SOURCE)
+    cache = nvrtc.CubinCache(tmp_path / "cache")
+    kept = cache.cubin(other, "sm_80")
+    both = threading.Barrier(2, timeout=20.0)
+    compile_file = nvrtc.compile_file
+
+    def compile_beside_another(path: Path, arch: str) -> tuple[bytes, str]:
+        both.wait()
+        return compile_file(path, arch)
+
+    monkeypatch.setattr(nvrtc, "compile_file", compile_beside_another)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    told: list[float] = []
+    cache.fill([source, wrong, other], "sm_80", told.append)
+    monkeypatch.setattr(nvrtc, "compile_file", compile_file)
+
+    assert told == [0.5, 1.0]
+    assert len(list(cache.folder.iterdir())) == 2
+    assert (cache.cubin(source, "sm_80"), cache.cubin(other, "sm_80")) == (compile_file(source, "sm_80")[0], kept)
+    with pytest.raises(DeviceRefusalError, match=r"wrong\.cu does not compile"):
+        cache.cubin(wrong, "sm_80")
+
+
+def test_whoever_is_told_may_end_the_compiling(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = [source.with_name(f"{number}.cu") for number in range(4)]
+    for path in sources:
+        path.write_text(SOURCE)
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    cache = nvrtc.CubinCache(tmp_path / "cache")
+    with pytest.raises(KeyboardInterrupt):
+        cache.fill(sources, "sm_80", Mock(side_effect=KeyboardInterrupt))
+    assert len(list(cache.folder.iterdir())) < len(sources)
 
 
 def test_processes_that_start_at_once_share_a_cache(source: Path, tmp_path: Path, root: Path) -> None:
