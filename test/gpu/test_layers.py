@@ -51,6 +51,11 @@ def arguments(t, n: int, prefix: int, capacity: int, layers: int, adaptive: bool
         (50, 0, 260, 3, True),
         (1, 0, 60, 3, False),
         (1, 532, 583, 2, False),
+        (2, 63, 65, 1, True),
+        (9, 2, 11, 1, False),
+        (49, 65, 114, 1, True),
+        (50, 788, 838, 1, True),
+        (50, 1024, 1074, 1, False),
         (51, 7, 260, 1, True),
     ],
 )
@@ -66,7 +71,13 @@ def test_transformer_layers(gpu, dtype, n: int, prefix: int, capacity: int, laye
 
 
 @pytest.mark.parametrize(
-    ("n", "prefix", "capacity"), [(n, prefix, 620) for n in (1, 50) for prefix in (0, 1, 532, 533)]
+    ("n", "prefix", "capacity"),
+    [
+        *((n, prefix, 620) for n in (1, 50) for prefix in (0, 1, 532, 533)),
+        (9, 64, 73),
+        (49, 788, 850),
+        (50, 1024, 1074),
+    ],
 )
 def test_replays_give_what_kernels_one_by_one_give(gpu, inputs, n: int, prefix: int, capacity: int) -> None:
     """Captured as a policy's steps are: behind and ahead of kernels that do not wait for each other to begin."""
