@@ -59,11 +59,13 @@ __device__ inline void attend_phase(Worker& w, const LayerMaps& layer, const Key
   // and gives no weight to it, because products must not depend on a condition.
   RingPlace key_place[TURNS], value_place[TURNS];
   int first[TURNS], live[TURNS];
+  bool owns[TURNS];
 #pragma unroll
   for (int turn = 0; turn < TURNS; ++turn) {
     const int wanted = 2 * turn + w.group, chunk = min(wanted, keys.chunks - 1);
     first[turn] = chunk * CHUNK;
-    live[turn] = wanted == chunk ? keys.live - first[turn] : 0;
+    owns[turn] = wanted == chunk;
+    live[turn] = owns[turn] ? keys.live - first[turn] : 0;
     key_place[turn] = value_place[turn] = w.place;
     key_place[turn].advance(chunk);
     value_place[turn].advance(keys.chunks + chunk);
@@ -97,7 +99,7 @@ __device__ inline void attend_phase(Worker& w, const LayerMaps& layer, const Key
   for (int turn = 0; turn < TURNS; ++turn) {
     wait_for(m.full[value_place[turn].slot], value_place[turn].parity);
     const int unknown = keys.prefix - keys.first - first[turn];
-    if (unknown < CHUNK) clear_rows(m.ring[value_place[turn].slot], CHUNK, max(unknown, 0));
+    if (owns[turn] && unknown < CHUNK) clear_rows(m.ring[value_place[turn].slot], CHUNK, max(unknown, 0));
   }
   if (w.group == 1) clear_rows(own_values(m), OWN_KEYS, keys.own_live);
   publish_copies();

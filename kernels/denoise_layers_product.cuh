@@ -33,10 +33,10 @@ __device__ inline void multiply(float (&sum)[N / 8][4], Worker& w, int first, in
   w.passed(slots * SLOT_PIECES / PIECES);
 }
 
-// Lays the warpgroup's sums down from column `first` on, and lets `ranks` ranks know; behind it all of theirs can be
-// read.
+// Lays the warpgroup's sums down from column `first` on, but for the first `skip`, and lets `ranks` ranks know; behind it
+// all of theirs can be read.
 template <int N, int LINE>
-__device__ inline void share_sums(const float (&sum)[N / 8][4], Worker& w, int first, int kind, int ranks) {
+__device__ inline void share_sums(const float (&sum)[N / 8][4], Worker& w, int first, int kind, int ranks, int skip = 0) {
   static_assert(LINE % 32 == 8 || LINE % 32 == 24, "rows in different banks");
   sync_threads(1, WORKERS);  // nobody reads activations any more
   float* const sums = w.sums();
@@ -47,7 +47,7 @@ __device__ inline void share_sums(const float (&sum)[N / 8][4], Worker& w, int f
     float* const line = sums + (row + 8 * half) * LINE + first + w.lane % 4 * 2;
 #pragma unroll
     for (int i = 0; i < N / 8; ++i)
-      *reinterpret_cast<float2*>(line + i * 8) = make_float2(sum[i][2 * half], sum[i][2 * half + 1]);
+      if (i * 8 >= skip) *reinterpret_cast<float2*>(line + i * 8) = make_float2(sum[i][2 * half], sum[i][2 * half + 1]);
   }
   w.join(kind, w.rank / ranks * ranks, ranks);
 }
@@ -172,10 +172,11 @@ __device__ inline void add_phase(Worker& w, int slots, const float* gate, const 
   float4 by = make_float4(1.0f, 1.0f, 1.0f, 1.0f);
   if (live && gate) by = load_table(gate + w.step * WIDTH + column);
   const float4 gain = load_table(live && next_gain ? next_gain + w.step * WIDTH + column : nullptr);
-  const int first = w.group * (units.count * UNIT - N);  // the warpgroups have a unit or two in common
+  // The warpgroups have a unit or two in common.
+  const int first = w.group * (units.count * UNIT - N), skip = w.group * (2 * N - units.count * UNIT);
   float sum[N / 8][4] = {};
   multiply<N, HEIGHT, PIECES>(sum, w, first, slots);
-  share_sums<N, LINE>(sum, w, first, 2, RANKS);
+  share_sums<N, LINE>(sum, w, first, 2, RANKS, skip);
   if (live) {
     residual = residual + total_of<RANKS>(w, w.sums() + row * LINE + w.lane * 4) * by;
   }
