@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from flashrt_ros.policy.device import PRECISIONS, WEIGHTS
 from flashrt_ros.tools.replay_job import BOUND, Job
 from flashrt_ros.tools.replay_many import run_jobs, run_jobs_on_ray
 from flashrt_ros.tools.replay_output import as_json, as_junit, overall, print_results
@@ -53,6 +54,8 @@ def _jobs(options: argparse.Namespace) -> list[Job]:
         bound=options.bound,
         device=options.device,
         threads=options.threads,
+        precision=options.precision,
+        weights=options.weights,
         period=options.period,
     )
     return [replace(job, bag=bag) for bag in options.bags]
@@ -87,6 +90,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
     made.add_argument("--threads", type=int, default=0, metavar="N", help="of the CPU (default: as recorded, else 1)")
+    recorded = "default: as an incident was recorded, else auto"
+    made.add_argument("--precision", default="", choices=("auto", *PRECISIONS), help=recorded)
+    made.add_argument("--weights", default="", choices=WEIGHTS, help=recorded)
     made.add_argument(
         "--period", type=float, default=0.0, metavar="S", help="between chunks of a bag that has none recorded"
     )
