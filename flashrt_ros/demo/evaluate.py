@@ -32,6 +32,7 @@ from flashrt_ros.policy.loading import load_policy
 from flashrt_ros.policy.processing import Observation
 from flashrt_ros.policy.session import Session
 from flashrt_ros.policy.store import CapsuleStore
+from flashrt_ros.tools.output_file import output_file
 
 WEIGHTS = Path(__file__).with_name("weights")
 """The policy that the package ships."""
@@ -165,7 +166,7 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--seed", type=int, default=0, help="of the first episode (default: %(default)s)")
     made.add_argument("--renderer", choices=RENDERERS, default="auto")
     made.add_argument("--workers", type=int, default=1, help="processes (default: %(default)s)")
-    made.add_argument("--json", type=Path, help="write the result here too")
+    made.add_argument("--json", type=output_file, help="write the result here too")
     return made
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from flashrt_ros.tools.output_file import output_file
+
 _DESCRIPTION = """\
 A simulated arm publishes camera images and joint states, policy_node makes chunks of actions from them, command_node
 drives the arm, and behaviour trees call the verbs.
@@ -101,5 +103,5 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--record", action="store_true", help="write all that happened as an incident, which replay takes up"
     )
-    made.add_argument("--json", type=Path, metavar="FILE", help="write the result here too")
+    made.add_argument("--json", type=output_file, metavar="FILE", help="write the result here too")
     return made

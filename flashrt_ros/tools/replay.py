@@ -7,11 +7,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from rich.console import Console
 
 from flashrt_ros.policy.device import PRECISIONS, WEIGHTS
+from flashrt_ros.tools.output_file import output_file
 from flashrt_ros.tools.replay_job import BOUND, Job
 from flashrt_ros.tools.replay_many import run_jobs, run_jobs_on_ray
 from flashrt_ros.tools.replay_output import as_json, as_junit, overall, print_results
@@ -98,9 +98,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--workers", type=int, default=1, metavar="N", help="processes for several bags or seeds")
     made.add_argument("--ray", metavar="ADDRESS", help="run on a Ray cluster (auto: the one found, local: one here)")
-    made.add_argument("--json", type=Path, metavar="FILE", help="write everything here")
-    made.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML here, a test a chunk")
-    made.add_argument("--html", type=Path, metavar="FILE", help="write a report here that needs no network")
+    made.add_argument("--json", type=output_file, metavar="FILE", help="write everything here")
+    made.add_argument("--junit", type=output_file, metavar="FILE", help="write JUnit XML here, a test a chunk")
+    made.add_argument("--html", type=output_file, metavar="FILE", help="write a report here that needs no network")
     return made
 
 

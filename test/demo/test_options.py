@@ -37,3 +37,9 @@ def test_a_policy_of_another_robot_is_refused_with_what_does_not_fit(
     assert "observation.state is shoulder_pan" in told
     assert "has shoulder, gripper: it lacks shoulder" in told
     assert "name a policy of the demo's arm" in told
+
+
+def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args(["--json", str(tmp_path / "no" / "result.json")])
+    assert f"there is no folder {tmp_path / 'no'}" in capsys.readouterr().err
