@@ -190,7 +190,11 @@ class Episode:
         if not config.guided:
             raise FlashrtError(ErrorCode.NOT_SUPPORTED, f"act: {config.name} cannot go on from a chunk; give no delay")
         check_whole("act: delay", event.delay, 31)
-        check_whole("act: row", 0 if event.row is None else event.row, 32)
+        row = 0 if event.row is None else event.row
+        check_whole("act: row", row, 32)
+        if row > config.horizon:
+            message = f"act: row {row}: a chunk has {config.horizon} rows; give that number where all of them have run"
+            raise FlashrtError(ErrorCode.BAD_REQUEST, message)
         return continuation(self._buffers, event.delay, event.row, self.policy.processor, reference, config.prefix_lock)
 
     def _say(self, event: Say) -> Boundary:

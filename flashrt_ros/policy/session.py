@@ -148,11 +148,11 @@ class Session:
             delay: the chunk goes on from the planned one, of which so many rows from `row` on will have been executed
                 when it takes over (real-time chunking); None: it is drawn freely.
             row: of the planned chunk, where the first row of this one stands: that of the observation's instant; None:
-                its cursor.
+                its cursor. With the number of its rows all of them have run, and this one is drawn freely.
 
         Raises:
             FlashrtError: NOT_BEGUN before the first observation; NOT_SUPPORTED, the policy cannot go on from a chunk;
-                BAD_REQUEST, a delay or a row that is no whole number from 0 on, or a row alone.
+                BAD_REQUEST, a delay or a row that is no whole number from 0 on, a row beyond the chunk, or a row alone.
         """
         with self._verb():
             self._episode.apply(Act(delay, row))
