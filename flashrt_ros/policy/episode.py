@@ -69,6 +69,8 @@ class Episode:
         self.prefilled = 0
         self.copied = 0
         self.note = ""
+        self.held: int | None = None
+        """Rows of the chunk before it that the newest one holds; None: it was drawn freely."""
         self.said: list[list[int]] = []
         """What each step of the newest text has said, in tokens."""
         self._between_stages = between_stages
@@ -176,7 +178,9 @@ class Episode:
         if not int(b["history_count"][0]):
             raise FlashrtError(ErrorCode.NOT_BEGUN, "act needs an observation in this episode; call observe first")
         reference = self.policy.processor.reference(b["measured"].numpy())
-        self._run(self.policy.model.act(self._guidance(event, reference)))
+        guidance = self._guidance(event, reference)
+        self._run(self.policy.model.act(guidance))
+        self.held = None if guidance is None else guidance.held
         state.plan_new_chunk(b, reference)
         return self._commit("act", head.recipe.then(event))
 

@@ -55,12 +55,15 @@ class Chunk:
         start: first row that has not been executed.
         act_index: how many chunks the episode has made, this one counted.
         boundary: the boundary that plans it.
+        held: of what `act` has drawn, how many rows of the chunk before it will have run when it takes over, and are
+            held; None: it was drawn freely.
     """
 
     actions: np.ndarray
     start: int
     act_index: int
     boundary: Boundary
+    held: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +159,7 @@ class Session:
         """
         with self._verb():
             self._episode.apply(Act(delay, row))
-            return self._chunk()
+            return replace(self._chunk(), held=self._episode.held)
 
     def say(
         self,

@@ -76,6 +76,24 @@ def test_a_chunk_stands_at_the_row_that_it_is_given(guided: Policy) -> None:
         assert np.array_equal(session.act(DELAY, cursor).actions, follows) == (cursor == CURSOR)
 
 
+@pytest.mark.parametrize("lock", [False, True])
+def test_a_chunk_tells_how_many_rows_it_holds(tmp_path: Path, lock: bool) -> None:
+    policy = load_policy(write_tiny_pi0(tmp_path, "pi05", prefix_lock=lock, steps=2), device="cpu")
+    session, _ = in_execution(policy)
+    for asked, held in (
+        ((DELAY,), DELAY),
+        ((0,), 0),
+        ((HORIZON,), HORIZON - CURSOR),
+        ((DELAY, HORIZON - 1), 1),
+        ((DELAY, HORIZON), None),
+        ((), None),
+    ):
+        session.restore("seen", Mode.EXACT)
+        assert session.act(*asked).held == held
+    session.restore("seen", Mode.REOBSERVE)
+    assert session.act(DELAY, CURSOR).held is None
+
+
 def test_where_all_rows_have_run_there_is_nothing_to_go_on_from(guided: Policy) -> None:
     session, _ = in_execution(guided)
     free = session.act().actions
