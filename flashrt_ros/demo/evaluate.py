@@ -24,6 +24,7 @@ from rich.table import Table
 from flashrt_ros.demo.closed_loop import ClosedLoop, Planner
 from flashrt_ros.demo.expert import Expert
 from flashrt_ros.demo.nodes import contract_file
+from flashrt_ros.demo.options import checkpoint
 from flashrt_ros.demo.render import RENDERERS, open_renderer
 from flashrt_ros.demo.task import LIGHTS_OVER, Kind, Outcome, Task, draw_scenario
 from flashrt_ros.demo.world import World
@@ -158,7 +159,7 @@ def table(summary: dict[str, dict[str, Any]]) -> Table:
 
 def _parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="python -m flashrt_ros.demo.evaluate", description=__doc__)
-    made.add_argument("--checkpoint", type=Path, default=WEIGHTS, help="policy folder (default: the shipped one)")
+    made.add_argument("--checkpoint", type=checkpoint, default=WEIGHTS, help="policy folder (default: the shipped one)")
     made.add_argument("--expert", action="store_true", help="play the scripted expert in the policy's place")
     made.add_argument("--blind", action="store_true", help="let the policy's memory begin after the lights")
     made.add_argument("--kind", choices=[kind.value for kind in Kind], action="append", help="(default: all)")

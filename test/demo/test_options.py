@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,17 @@ def test_a_policy_of_another_robot_is_refused_with_what_does_not_fit(
     assert "observation.state is shoulder_pan" in told
     assert "has shoulder, gripper: it lacks shoulder" in told
     assert "name a policy of the demo's arm" in told
+
+
+@pytest.mark.parametrize("command", ["demo.evaluate", "tools.bench.demo"])
+def test_what_plays_the_demos_task_refuses_it_too(
+    tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An option that is refused in any case keeps the command from beginning."""
+    main = importlib.import_module(f"flashrt_ros.{command}").main
+    with pytest.raises(SystemExit):
+        main(["--checkpoint", str(write_tiny_pi0(tmp_path, "pi0")), "--no-such-option"])
+    assert "argument --checkpoint: BAD_CONTRACT" in capsys.readouterr().err
 
 
 def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,6 +23,7 @@ from rich.table import Table
 from flashrt_ros.demo.chart import draw_rates
 from flashrt_ros.demo.evaluate import WEIGHTS, play_all, summarise, wilson
 from flashrt_ros.demo.nodes import Setting
+from flashrt_ros.demo.options import checkpoint
 from flashrt_ros.demo.play import StepFailedError
 from flashrt_ros.demo.printing import print_verdicts
 from flashrt_ros.demo.processes import ProcessEndedError
@@ -156,7 +157,7 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--boundaries", type=int, default=25, help="for best of n (default: %(default)s)")
     made.add_argument("--forks", type=int, default=16, help="of each boundary (default: %(default)s)")
     made.add_argument("--seed", type=int, default=0, help="of the first episode (default: %(default)s)")
-    made.add_argument("--checkpoint", type=Path, default=WEIGHTS, help="a policy (default: the one that ships)")
+    made.add_argument("--checkpoint", type=checkpoint, default=WEIGHTS, help="a policy (default: the one that ships)")
     made.add_argument("--renderer", choices=("auto", "egl", "drawn"), default="auto", help="of the camera views")
     made.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes of the expert")
     made.add_argument("--json", type=output_file, help="write the figures to this file too")
