@@ -129,10 +129,6 @@ __device__ void mix(const T* x, const T* w, T* state, const int64* length, T* ou
       float* g, int heads, int stride) {                                                                              \
     mix<T, VEC>(x, w, state, length, out, n, channels, x_stride, out_stride, tile, gridDim.x - 1,                     \
                 {b, a, a_log, dt_bias, beta, g, heads, stride});                                                      \
-  }                                                                                                                   \
-  extern "C" __global__ void keep_conv_##SUFFIX(const T* x, T* state, const int64* length, int channels,             \
-                                                int x_stride) {                                                      \
-    keep_conv<T, VEC>(x, state, length, channels, x_stride);                                                          \
   }
 
 template <typename T, int VEC>
@@ -142,6 +138,12 @@ __device__ void keep_conv(const T* x, T* state, const int64* length, int channel
   wait_for_inputs();
   if (channel < channels) move_state<T, VEC>(x, state, int(*length), channels, channel, x_stride);
 }
+
+#define KEEP_CONV(SUFFIX, T, VEC)                                                                                    \
+  extern "C" __global__ void keep_conv_##SUFFIX(const T* x, T* state, const int64* length, int channels,             \
+                                                int x_stride) {                                                      \
+    keep_conv<T, VEC>(x, state, length, channels, x_stride);                                                          \
+  }
 
 #define GATES(SUFFIX, T)                                                                                              \
   extern "C" __global__ void delta_gates_##SUFFIX(const T* b, const T* a, const float* a_log, const float* dt_bias,  \
@@ -158,6 +160,9 @@ CONV(f32_4, float, 4)
 CONV(bf16_1, bf16, 1)
 CONV(bf16_2, bf16, 2)
 CONV(bf16_4, bf16, 4)
-CONV(bf16_8, bf16, 8)
+KEEP_CONV(f32_1, float, 1)
+KEEP_CONV(f32_2, float, 2)
+KEEP_CONV(bf16_1, bf16, 1)
+KEEP_CONV(bf16_2, bf16, 2)
 GATES(f32, float)
 GATES(bf16, bf16)

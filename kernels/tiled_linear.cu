@@ -188,7 +188,8 @@ __device__ void tiled(const bf16* x, const bf16* w, const Epilogue<bf16, O>& epi
   }
 #define TILED(TILES)                                                                                                 \
   TILED_LINEAR(tiled_linear_bf16_##TILES, bf16, TILES)                                                               \
-  TILED_LINEAR(tiled_linear_f32_##TILES, float, TILES)                                                               \
+  TILED_LINEAR(tiled_linear_f32_##TILES, float, TILES)
+#define TILED_GATED(TILES)                                                                                           \
   extern "C" __global__ void __launch_bounds__(THREADS, 2) tiled_gated_##TILES(                                      \
       const bf16* x, const bf16* w, bf16* out, int n, int m, int k, int ldx, int ldout, int cluster) {               \
     tiled<bf16, TILES, true>(x, w, Epilogue<bf16, bf16>{nullptr, nullptr, out, 0, ldout, IDENTITY}, nullptr, n, m,   \
@@ -197,3 +198,5 @@ __device__ void tiled(const bf16* x, const bf16* w, const Epilogue<bf16, O>& epi
 TILED(2)
 TILED(3)
 TILED(8)
+TILED_GATED(2)
+TILED_GATED(3)

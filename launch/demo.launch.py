@@ -12,12 +12,11 @@ from launch.actions import (
     ExecuteProcess,
     IncludeLaunchDescription,
     RegisterEventHandler,
-    SetEnvironmentVariable,
     Shutdown,
 )
 from launch.event_handlers import OnProcessExit
 from launch.launch_description_sources import PythonLaunchDescriptionSource
-from launch.substitutions import EnvironmentVariable, LaunchConfiguration
+from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 from launch_ros.parameter_descriptions import ParameterValue
 from launch_ros.substitutions import ExecutableInPackage
@@ -66,16 +65,13 @@ def generate_launch_description() -> LaunchDescription:
         parameters=[{"seed": seed, "steps": ParameterValue(LaunchConfiguration("steps"), value_type=int)}],
         output="screen",
     )
-    profiles = "FASTRTPS_DEFAULT_PROFILES_FILE"
-    dds = SetEnvironmentVariable(
-        profiles, EnvironmentVariable(profiles, default_value=str(share / "config" / "dds_robot.xml"))
-    )
+    # The policy comes first: its launch file sets Fast DDS's profile for itself and for all that is started behind it.
+    nodes = [policy, robot, tree]
     return LaunchDescription(
         [
             *arguments,
-            dds,
             writer,
-            RegisterEventHandler(OnProcessExit(target_action=writer, on_exit=[robot, policy, tree])),
+            RegisterEventHandler(OnProcessExit(target_action=writer, on_exit=nodes)),
             RegisterEventHandler(OnProcessExit(target_action=tree, on_exit=[Shutdown(reason="the tree has ended")])),
         ]
     )

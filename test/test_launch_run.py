@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+PROFILES = "FASTRTPS_DEFAULT_PROFILES_FILE"
 LAUNCH = """
 import sys
 from launch import LaunchService
@@ -70,6 +71,12 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def profile_of(pid: int) -> str:
+    """Which profile of Fast DDS a process runs with; empty: none of ours."""
+    words = Path(f"/proc/{pid}/environ").read_text().split("\0")
+    return next((word.partition("=")[2] for word in words if word.startswith(f"{PROFILES}=")), "")
 
 
 def wait_for(condition: Callable[[], bool], seconds: float, what: Callable[[], str]) -> None:
@@ -151,8 +158,15 @@ def test_policy_launch_activates_respawns_and_ends(
     assert [pid for pid in launched.pids() if alive(pid)] == []
 
 
-def test_demo_launch_runs_the_tree_to_its_end(launch: Callable[..., Launched], tmp_path: Path) -> None:
+def test_demo_launch_runs_the_tree_to_its_end(
+    launch: Callable[..., Launched], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(PROFILES, raising=False)
     launched = launch("demo.launch.py", folder=tmp_path / "demo", renderer="drawn", steps=8)
+    started = ("demo_robot", "policy_node", "command_node", "demo_tree")
+    wait_for(lambda: all(launched.pids(name) for name in started), 60, launched.output)
+    profiles = {name: profile_of(launched.pids(name)[0]) for name in started}
+    assert {Path(profile).name for profile in profiles.values()} == {"dds_robot.xml"}, profiles
     wait_for(lambda: launched.process.poll() is not None, 180, launched.output)
     assert launched.process.returncode == 0
     assert re.search(r"\[demo_tree-\d+\]: process has finished cleanly", launched.output()), launched.output()

@@ -24,6 +24,7 @@ from rich.table import Table
 from flashrt_ros.demo.closed_loop import ClosedLoop, Planner
 from flashrt_ros.demo.expert import Expert
 from flashrt_ros.demo.nodes import contract_file
+from flashrt_ros.demo.options import checkpoint
 from flashrt_ros.demo.render import RENDERERS, open_renderer
 from flashrt_ros.demo.task import LIGHTS_OVER, Kind, Outcome, Task, draw_scenario
 from flashrt_ros.demo.world import World
@@ -32,6 +33,7 @@ from flashrt_ros.policy.loading import load_policy
 from flashrt_ros.policy.processing import Observation
 from flashrt_ros.policy.session import Session
 from flashrt_ros.policy.store import CapsuleStore
+from flashrt_ros.tools.output_file import output_file
 
 WEIGHTS = Path(__file__).with_name("weights")
 """The policy that the package ships."""
@@ -157,7 +159,7 @@ def table(summary: dict[str, dict[str, Any]]) -> Table:
 
 def _parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="python -m flashrt_ros.demo.evaluate", description=__doc__)
-    made.add_argument("--checkpoint", type=Path, default=WEIGHTS, help="policy folder (default: the shipped one)")
+    made.add_argument("--checkpoint", type=checkpoint, default=WEIGHTS, help="policy folder (default: the shipped one)")
     made.add_argument("--expert", action="store_true", help="play the scripted expert in the policy's place")
     made.add_argument("--blind", action="store_true", help="let the policy's memory begin after the lights")
     made.add_argument("--kind", choices=[kind.value for kind in Kind], action="append", help="(default: all)")
@@ -165,7 +167,7 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--seed", type=int, default=0, help="of the first episode (default: %(default)s)")
     made.add_argument("--renderer", choices=RENDERERS, default="auto")
     made.add_argument("--workers", type=int, default=1, help="processes (default: %(default)s)")
-    made.add_argument("--json", type=Path, help="write the result here too")
+    made.add_argument("--json", type=output_file, help="write the result here too")
     return made
 
 

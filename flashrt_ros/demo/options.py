@@ -7,6 +7,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from flashrt_ros.tools.output_file import output_file
+
 _DESCRIPTION = """\
 A simulated arm publishes camera images and joint states, policy_node makes chunks of actions from them, command_node
 drives the arm, and behaviour trees call the verbs.
@@ -44,10 +46,20 @@ def pace(text: str) -> float:
 
 
 def checkpoint(text: str) -> Path:
-    """Read the folder of a policy, so that a misspelt one is refused before anything starts."""
-    folder = Path(text)
-    if not (folder / "config.json").is_file():
-        raise argparse.ArgumentTypeError(f"{text} holds no config.json; name a checkpoint's folder")
+    """Read the folder of a policy; a misspelt one, or one of another robot, is refused before anything starts."""
+    from flashrt_ros.demo.nodes import contract_file  # the help is there before the environment is
+    from flashrt_ros.policy.contract import load_contract
+    from flashrt_ros.policy.contract_fit import check_fit
+    from flashrt_ros.policy.opening import open_checkpoint
+    from flashrt_ros.runtime.errors import FlashrtError
+
+    folder, contract = Path(text), load_contract(contract_file())
+    try:
+        check_fit(contract, open_checkpoint(folder, views=contract.observation.views).model.config)
+    except FlashrtError as error:
+        raise argparse.ArgumentTypeError(
+            f"{error.code.name}: {error}; name a policy of the demo's arm, or none for the one that ships"
+        ) from error
     return folder
 
 
@@ -61,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--episodes", type=positive, metavar="N", help="play N episodes of each kind of instruction")
     policy = made.add_mutually_exclusive_group()
     policy.add_argument(
-        "--checkpoint", type=checkpoint, metavar="FOLDER", help="a policy (default: the one that ships)"
+        "--checkpoint", type=checkpoint, metavar="FOLDER", help="a policy of this arm (default: the one that ships)"
     )
     policy.add_argument(
         "--untrained", action="store_true", help="a policy with random weights: the verbs alone, for it has no purpose"
@@ -91,5 +103,5 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--record", action="store_true", help="write all that happened as an incident, which replay takes up"
     )
-    made.add_argument("--json", type=Path, metavar="FILE", help="write the result here too")
+    made.add_argument("--json", type=output_file, metavar="FILE", help="write the result here too")
     return made

@@ -30,6 +30,11 @@ class Guidance:
     weight: NDArray[np.float32]
     locked: int = 0
 
+    @property
+    def held(self) -> int:
+        """How many leading rows are locked, or bent as hard as can be."""
+        return self.locked or int(np.count_nonzero(self.weight == 1.0))
+
 
 def guidance_strength(time: torch.Tensor) -> torch.Tensor:
     """The strength at each time, float32 [steps]: min(10, (1-s)/s * ((1-s)^2 + s^2) / (1-s)^2) with s = 1 - t."""

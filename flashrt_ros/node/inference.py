@@ -77,7 +77,7 @@ class Inference:
         self.dropped: Counter[str] = Counter()
         """Chunks that were computed and not published, by reason."""
         self.rows_held = 0
-        """Rows of the chunk in execution that the newest inference was to hold; 0: it was drawn freely."""
+        """Rows of the chunk before it that the newest one holds; 0: none, or it was drawn freely."""
         self._bridge = bridge
         self._device = device
         self._session = session
@@ -174,7 +174,6 @@ class Inference:
         self._computing = epoch
         began = time.monotonic()
         continued = self._continued(parts)
-        self.rows_held = continued.delay if continued is not None else 0
         future = self._device.submit(lambda: self._compute(parts, continued))
         future.add_done_callback(lambda done: self._bridge.post(lambda: self._finish(epoch, wanted, began, done)))
 
@@ -202,6 +201,7 @@ class Inference:
         finished = error is None and not done.cancelled()
         if epoch == self._epoch and finished:
             self.times.add(time.monotonic() - began)
+            self.rows_held = done.result().chunk.held or 0
             self._send(done.result())
         elif epoch == self._epoch and isinstance(error, UnreadableError):
             # The next image may be whole: one that arrived broken is a reason to wait, not to end the run.

@@ -69,6 +69,8 @@ class Episode:
         self.prefilled = 0
         self.copied = 0
         self.note = ""
+        self.held: int | None = None
+        """Rows of the chunk before it that the newest one holds; None: it was drawn freely."""
         self.said: list[list[int]] = []
         """What each step of the newest text has said, in tokens."""
         self._between_stages = between_stages
@@ -176,7 +178,9 @@ class Episode:
         if not int(b["history_count"][0]):
             raise FlashrtError(ErrorCode.NOT_BEGUN, "act needs an observation in this episode; call observe first")
         reference = self.policy.processor.reference(b["measured"].numpy())
-        self._run(self.policy.model.act(self._guidance(event, reference)))
+        guidance = self._guidance(event, reference)
+        self._run(self.policy.model.act(guidance))
+        self.held = None if guidance is None else guidance.held
         state.plan_new_chunk(b, reference)
         return self._commit("act", head.recipe.then(event))
 
@@ -190,7 +194,11 @@ class Episode:
         if not config.guided:
             raise FlashrtError(ErrorCode.NOT_SUPPORTED, f"act: {config.name} cannot go on from a chunk; give no delay")
         check_whole("act: delay", event.delay, 31)
-        check_whole("act: row", 0 if event.row is None else event.row, 32)
+        row = 0 if event.row is None else event.row
+        check_whole("act: row", row, 32)
+        if row > config.horizon:
+            message = f"act: row {row}: a chunk has {config.horizon} rows; give that number where all of them have run"
+            raise FlashrtError(ErrorCode.BAD_REQUEST, message)
         return continuation(self._buffers, event.delay, event.row, self.policy.processor, reference, config.prefix_lock)
 
     def _say(self, event: Say) -> Boundary:

@@ -18,11 +18,13 @@ CONTRACT, FACTS, SUMMARY = "contract.yaml", "incident.json", "summary.md"
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """What of an incident a replay goes by."""
+    """What of an incident a replay goes by; `precision` and `weights` are those that policy_node was asked for."""
 
     folder: Path
     reason: str
     manifest: Manifest
+    precision: str
+    weights: str
 
     @property
     def threads(self) -> int | None:
@@ -41,9 +43,11 @@ def read_incident(folder: Path) -> Incident:
     path = folder / FACTS
     try:
         facts = json.loads(path.read_text())
-        schema = facts["schema"]
-        incident = Incident(folder, str(facts["reason"]), facts["manifest"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        schema, asked = facts["schema"], facts["parameters"]
+        # A node that had not these parameters yet computed as "auto" does.
+        precision, weights = (str(asked.get(name, "auto")) for name in ("precision", "weights"))
+        incident = Incident(folder, str(facts["reason"]), facts["manifest"], precision, weights)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise FlashrtError(ErrorCode.DAMAGED, f"{path} cannot be read: {error}") from error
     if schema != SCHEMA:
         raise FlashrtError(ErrorCode.DAMAGED, f"{path} is of schema {schema}; this version reads {SCHEMA}")

@@ -14,7 +14,15 @@ import numpy as np
 
 from flashrt_ros.policy.loading import Policy
 from flashrt_ros.policy.processing import Observation
-from flashrt_ros.policy.replay_record import Done, Record, array_sha256, can_hold, manifest_sha256, request_of
+from flashrt_ros.policy.replay_record import (
+    DRAWN_FREELY,
+    Done,
+    Record,
+    array_sha256,
+    can_hold,
+    manifest_sha256,
+    request_of,
+)
 from flashrt_ros.policy.saying import END_OF_TURN, Said
 from flashrt_ros.policy.session import EPISODE_START, Chunk, Mode, Session, VerbReport
 from flashrt_ros.policy.store import CapsuleStore
@@ -196,10 +204,11 @@ class RecordedSession(Session):
             record,
             delay=round((time.perf_counter() - began) * 1e9),
             capsule=result.capsule.name if result.capsule is not None else record.capsule,
-            act_index=result.chunk.act_index if result.chunk is not None else record.act_index,
             output_sha256=result.said_sha256,
             manifest=self._manifest,
         )
+        if result.chunk is not None:
+            record = _drawn(record, result.chunk)
         if head is not None:
             record = replace(
                 record,
@@ -218,3 +227,10 @@ class RecordedSession(Session):
     def _deliver(self, done: Done) -> None:
         self._told += 1
         self._listener.done(replace(done, record=replace(done.record, sequence=self._told)))
+
+
+def _drawn(record: Record, chunk: Chunk) -> Record:
+    """The record of a chunk: what it goes on from, rather than what was asked for."""
+    if chunk.held is None:
+        return replace(record, act_index=chunk.act_index, inference_delay=DRAWN_FREELY, cursor=0)
+    return replace(record, act_index=chunk.act_index, inference_delay=chunk.held)

@@ -55,12 +55,15 @@ class Chunk:
         start: first row that has not been executed.
         act_index: how many chunks the episode has made, this one counted.
         boundary: the boundary that plans it.
+        held: of what `act` has drawn, how many rows of the chunk before it will have run when it takes over, and are
+            held; None: it was drawn freely.
     """
 
     actions: np.ndarray
     start: int
     act_index: int
     boundary: Boundary
+    held: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,15 +151,15 @@ class Session:
             delay: the chunk goes on from the planned one, of which so many rows from `row` on will have been executed
                 when it takes over (real-time chunking); None: it is drawn freely.
             row: of the planned chunk, where the first row of this one stands: that of the observation's instant; None:
-                its cursor.
+                its cursor. With the number of its rows all of them have run, and this one is drawn freely.
 
         Raises:
             FlashrtError: NOT_BEGUN before the first observation; NOT_SUPPORTED, the policy cannot go on from a chunk;
-                BAD_REQUEST, a delay or a row that is no whole number from 0 on, or a row alone.
+                BAD_REQUEST, a delay or a row that is no whole number from 0 on, a row beyond the chunk, or a row alone.
         """
         with self._verb():
             self._episode.apply(Act(delay, row))
-            return self._chunk()
+            return replace(self._chunk(), held=self._episode.held)
 
     def say(
         self,

@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from flashrt_ros.models.tiny import write_tiny_checkpoint
+from flashrt_ros.policy.device import PRECISIONS, WEIGHTS
 from flashrt_ros.policy.loading import Policy, load_policy
 from flashrt_ros.policy.processing import Observation
 from flashrt_ros.policy.session import Mode, Session
@@ -193,13 +194,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; 0 if the state is closed."""
     parser = argparse.ArgumentParser(prog="audit", description=__doc__)
     parser.add_argument("checkpoint", nargs="?", help="checkpoint folder; default: a tiny untrained policy")
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    parser.add_argument("--precision", choices=("auto", *PRECISIONS), default="auto")
+    parser.add_argument("--weights", choices=WEIGHTS, default="auto", help="fp8: those of pi0's and pi0.5's expert")
     options = parser.parse_args(arguments)
     console = Console()
     with tempfile.TemporaryDirectory() as folder, console.status("loading") as status:
         checkpoint = options.checkpoint or str(write_tiny_checkpoint(Path(folder) / "tiny"))
         try:
-            policy = load_policy(checkpoint, device=options.device)
+            policy = load_policy(checkpoint, options.device, precision=options.precision, weights=options.weights)
         except FlashrtError as error:
             console.print(f"audit: {error.code.name}: {error}", markup=False, soft_wrap=True)
             return 2

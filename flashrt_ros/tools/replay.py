@@ -7,10 +7,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from rich.console import Console
 
+from flashrt_ros.policy.device import PRECISIONS, WEIGHTS
+from flashrt_ros.tools.output_file import output_file
 from flashrt_ros.tools.replay_job import BOUND, Job
 from flashrt_ros.tools.replay_many import run_jobs, run_jobs_on_ray
 from flashrt_ros.tools.replay_output import as_json, as_junit, overall, print_results
@@ -53,6 +54,8 @@ def _jobs(options: argparse.Namespace) -> list[Job]:
         bound=options.bound,
         device=options.device,
         threads=options.threads,
+        precision=options.precision,
+        weights=options.weights,
         period=options.period,
     )
     return [replace(job, bag=bag) for bag in options.bags]
@@ -87,14 +90,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
     made.add_argument("--threads", type=int, default=0, metavar="N", help="of the CPU (default: as recorded, else 1)")
+    recorded = "default: as an incident was recorded, else auto"
+    made.add_argument("--precision", default="", choices=("auto", *PRECISIONS), help=recorded)
+    made.add_argument("--weights", default="", choices=WEIGHTS, help=recorded)
     made.add_argument(
         "--period", type=float, default=0.0, metavar="S", help="between chunks of a bag that has none recorded"
     )
     made.add_argument("--workers", type=int, default=1, metavar="N", help="processes for several bags or seeds")
     made.add_argument("--ray", metavar="ADDRESS", help="run on a Ray cluster (auto: the one found, local: one here)")
-    made.add_argument("--json", type=Path, metavar="FILE", help="write everything here")
-    made.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML here, a test a chunk")
-    made.add_argument("--html", type=Path, metavar="FILE", help="write a report here that needs no network")
+    made.add_argument("--json", type=output_file, metavar="FILE", help="write everything here")
+    made.add_argument("--junit", type=output_file, metavar="FILE", help="write JUnit XML here, a test a chunk")
+    made.add_argument("--html", type=output_file, metavar="FILE", help="write a report here that needs no network")
     return made
 
 

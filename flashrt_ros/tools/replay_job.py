@@ -53,6 +53,8 @@ class Job:
         bound: rad or m; how far chunks may differ where bytes need not be equal.
         device: as load_policy.
         threads: of the CPU; 0: as recorded, where that is known, else 1.
+        precision: as load_policy; empty: as recorded, where that is known, else "auto".
+        weights: likewise.
         period: s between two chunks of a bag without chunks; 0: as the contract's threshold makes it.
     """
 
@@ -66,6 +68,8 @@ class Job:
     bound: float = BOUND
     device: str = "auto"
     threads: int = 0
+    precision: str = ""
+    weights: str = ""
     period: float = 0.0
 
 
@@ -79,10 +83,18 @@ def run_job(job: Job, progress: Progress = lambda what: None) -> Result:
 
 @lru_cache(maxsize=1)
 def _load(
-    checkpoint: str, device: str, threads: int, contract: tuple[tuple[str, str], ...], views: tuple[str, ...]
+    checkpoint: str,
+    device: str,
+    threads: int,
+    precision: str,
+    weights: str,
+    contract: tuple[tuple[str, str], ...],
+    views: tuple[str, ...],
 ) -> Policy:
     """The policy, kept for the next pass: an episode's start and a restore leave nothing of the one before."""
-    return load_policy(checkpoint, device, threads, contract=dict(contract), views=views)
+    return load_policy(
+        checkpoint, device, threads, contract=dict(contract), precision=precision, views=views, weights=weights
+    )
 
 
 class _Replayed:
@@ -133,7 +145,7 @@ class _Replayed:
         self._progress(f"{name}: loading {checkpoint}")
         contract = self._contract
         manifest = tuple(contract.manifest().items())
-        policy = _load(checkpoint, job.device, self._threads(), manifest, contract.observation.views)
+        policy = _load(checkpoint, job.device, *self._computed(), manifest, contract.observation.views)
         self._order_log(policy)
         records, times, start = self._log.records, self._log.times, self._log.times[0]
         capsules = Capsules(self._capsule_folders())
@@ -177,9 +189,12 @@ class _Replayed:
             )
         return load_contract(path / CONTRACT)
 
-    def _threads(self) -> int:
-        recorded = self._incident.threads if self._incident is not None else None
-        return self._job.threads or recorded or 1
+    def _computed(self) -> tuple[int, str, str]:
+        """Threads, precision and weights: as asked for, else as recorded, else as load_policy has them by itself."""
+        job, incident = self._job, self._incident
+        recorded = (incident.threads, incident.precision, incident.weights) if incident is not None else (None, "", "")
+        threads, precision, weights = recorded
+        return job.threads or threads or 1, job.precision or precision or "auto", job.weights or weights or "auto"
 
     def _order_log(self, policy: Policy) -> None:
         """Make a log where the bag has none."""

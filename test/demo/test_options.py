@@ -3,16 +3,55 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import pytest
 
 from flashrt_ros.demo.options import parser
+from flashrt_ros.models.tiny import write_tiny_checkpoint
+from flashrt_ros.models.tiny_pi0 import write_tiny_pi0
 
 
-def test_a_folder_without_a_policy_is_refused(tmp_path: Path, capsys) -> None:
+def refusal(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
     with pytest.raises(SystemExit):
-        parser().parse_args(["--checkpoint", str(tmp_path)])
-    assert f"{tmp_path} holds no config.json" in capsys.readouterr().err
-    (tmp_path / "config.json").write_text("{}")
-    assert parser().parse_args(["--checkpoint", str(tmp_path)]).checkpoint == tmp_path
+        parser().parse_args(["--checkpoint", str(folder)])
+    return capsys.readouterr().err
+
+
+def test_a_policy_of_the_demos_arm_is_taken(tmp_path: Path) -> None:
+    folder = write_tiny_checkpoint(tmp_path)
+    assert parser().parse_args(["--checkpoint", str(folder)]).checkpoint == folder
+
+
+def test_a_folder_without_a_policy_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert f"BAD_CHECKPOINT: {tmp_path}" in refusal(tmp_path, capsys)
+    assert f"{tmp_path / 'no'}: no such folder" in refusal(tmp_path / "no", capsys)
+
+
+def test_a_policy_of_another_robot_is_refused_with_what_does_not_fit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ["shoulder", "gripper"]
+    folder = write_tiny_pi0(tmp_path / "pi0", "pi0", state_names=names)
+    told = refusal(folder, capsys)
+    assert "observation.state is shoulder_pan" in told
+    assert "has shoulder, gripper: it lacks shoulder" in told
+    assert "name a policy of the demo's arm" in told
+
+
+@pytest.mark.parametrize("command", ["demo.evaluate", "tools.bench.demo"])
+def test_what_plays_the_demos_task_refuses_it_too(
+    tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An option that is refused in any case keeps the command from beginning."""
+    main = importlib.import_module(f"flashrt_ros.{command}").main
+    with pytest.raises(SystemExit):
+        main(["--checkpoint", str(write_tiny_pi0(tmp_path, "pi0")), "--no-such-option"])
+    assert "argument --checkpoint: BAD_CONTRACT" in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args(["--json", str(tmp_path / "no" / "result.json")])
+    assert f"there is no folder {tmp_path / 'no'}" in capsys.readouterr().err

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -13,6 +13,9 @@ from torch import Tensor
 
 from flashrt_ros.models.ops import Ops
 from flashrt_ros.models.reference.quantised import Quantised, quantise
+
+HOPPER, THOR = (9, 0), (11, 0)
+"""Compute capabilities."""
 
 FACTOR = 1.5
 """How many times the error of plain torch in the same precision a kernel may have."""
@@ -76,7 +79,12 @@ class Inputs:
 
 
 class Gpu:
-    """Runs operations on the GPU and judges them."""
+    """Runs operations on the GPU and judges them.
+
+    Attributes:
+        ops: as the GPU runs them.
+        record: the launches of every operation so far.
+    """
 
     def __init__(self) -> None:
         from flashrt_ros.models.cuda.ops import CudaOps
@@ -88,9 +96,20 @@ class Gpu:
         self._stream = torch.cuda.ExternalStream(self.device.stream)
         torch.cuda.set_stream(self._stream)
         torch.backends.cuda.matmul.allow_tf32 = False
-        self.ops = CudaOps(KernelLauncher(self.device))
+        self.record: list[str] = []
         nbytes = 1 << 30
-        self.ops.arena = Arena(self.device.allocate(nbytes, "scratch"), nbytes)
+        arena = Arena(self.device.allocate(nbytes, "scratch"), nbytes)
+
+        def ops_of(capability: tuple[int, int]) -> Any:
+            launcher = KernelLauncher(self.device)
+            launcher.capability, launcher.record = capability, self.record
+            ops = CudaOps(launcher)
+            ops.arena = arena
+            return ops
+
+        own = self.device.properties.capability
+        self.ops = ops_of(own)
+        self._all_ops = [self.ops, ops_of(THOR)] if own == HOPPER else [self.ops]
 
     def check(
         self,
@@ -104,30 +123,34 @@ class Gpu:
     ) -> None:
         """Assert that the kernels of operation `name` agree with its body in float64.
 
+        On Hopper those that a Thor would launch are judged as well, which has not the instructions of Hopper alone.
         `live` says which part of an output is specified (an index); `floor` is the error, relative to the largest
         value, that is allowed where plain torch has less.
         """
         torch.cuda.set_stream(self._stream)  # a backend of another test has its own
         given = make(Inputs(dtype, seed))
-        exact = _copies(given, _wide)
-        plain, ours, again = _copies(given), _copies(given), _copies(given)
+        exact, plain = _copies(given, _wide), _copies(given)
         getattr(Ops("cuda"), name)(**exact)
         getattr(Ops("cuda"), name)(**plain)
-        getattr(self.ops, name)(**ours)
-        self.device.synchronize(f"in {name}")
-        getattr(self.ops, name)(**again)
-        self.device.synchronize(f"in {name}")
         where = live or {}
-        for key, before in given.items():
-            for part, (was, is_now) in enumerate(zip(_tensors(before), _tensors(ours[key]), strict=True)):
-                label = f"{name}.{key}[{part}]"
-                assert _same(is_now, _tensors(again[key])[part]), f"{label}: two runs differ"
-                if key not in outputs:
-                    assert _same(is_now, was), f"{label} was changed"
-                    continue
-                index = where.get(key, ...)
-                expected, torchs = _tensors(exact[key])[part][index], _tensors(plain[key])[part][index]
-                _judge(label, expected, torchs, is_now[index], floor)
+        for ops in self._all_ops:
+            ours, again = (self._run(ops, name, given) for _ in range(2))
+            for key, before in given.items():
+                for part, (was, is_now) in enumerate(zip(_tensors(before), _tensors(ours[key]), strict=True)):
+                    label = f"{name}.{key}[{part}] for {ops.cuda.capability}"
+                    assert _same(is_now, _tensors(again[key])[part]), f"{label}: two runs differ"
+                    if key not in outputs:
+                        assert _same(is_now, was), f"{label} was changed"
+                        continue
+                    index = where.get(key, ...)
+                    expected, torchs = _tensors(exact[key])[part][index], _tensors(plain[key])[part][index]
+                    _judge(label, expected, torchs, is_now[index], floor)
+
+    def _run(self, ops: Any, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        arguments = _copies(given)
+        getattr(ops, name)(**arguments)
+        self.device.synchronize(f"in {name}")
+        return arguments
 
 
 def _judge(label: str, expected: Tensor, torchs: Tensor, ours: Tensor, floor: float) -> None:
@@ -176,6 +199,19 @@ def _copies(given: Mapping[str, Any], convert: Callable[[Tensor], Tensor] = lamb
 @pytest.fixture(scope="session")
 def gpu() -> Gpu:
     return Gpu()
+
+
+@pytest.fixture(autouse=True)
+def launched(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> Iterator[None]:
+    """Notes in the report which kernels a test launches."""
+    if "gpu" not in request.fixturenames:
+        yield
+        return
+    record = request.getfixturevalue("gpu").record
+    record.clear()
+    yield
+    names = {line.split()[0] for line in record}
+    record_property("kernels", " ".join(sorted(name for name in names if "." in name)))
 
 
 @pytest.fixture(params=[torch.float32, torch.bfloat16], ids=["f32", "bf16"])

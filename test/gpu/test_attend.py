@@ -15,6 +15,11 @@ SHAPES = {
     "a small vision": (2, 36, 36, 4, 32),
     "a head among its tokens": (1, 49, 49, 32, 48),
     "one row": (1, 1, 3, 2, 128),
+    "heads of 24 in many blocks": (2, 65, 40, 24, 24),
+    "heads of 40 in many blocks": (4, 65, 50, 12, 40),
+    "heads of 80": (1, 20, 30, 2, 80),
+    "heads of 80 in many blocks": (3, 64, 50, 30, 80),
+    "heads of 128 in many blocks": (2, 66, 70, 20, 128),
 }
 """Batch, queries, keys, heads, features."""
 

@@ -17,6 +17,8 @@ SHAPES = {
     "a prefill without splits": (2048, 2000, 200, 8, 2, 256),
     "heads of 40": (24, 17, 130, 4, 1, 40),
     "heads of 128, no group": (100, 99, 65, 3, 3, 128),
+    "a few rows of heads of 64": (5, 5, 40, 4, 2, 64),
+    "a few rows of heads of 128": (4, 3, 65, 3, 3, 128),
 }
 """Rows, live rows, position, heads, key-value heads, features."""
 

@@ -43,6 +43,16 @@ def test_causal_conv(gpu, dtype, n, live, channels, heads) -> None:
     gpu.check("causal_conv", lambda t: conv(t, n, live, channels), outputs, dtype, live=rows)
 
 
+@pytest.mark.parametrize("accepted", [0, 2, 5])
+@pytest.mark.parametrize("channels", [768, 35])
+def test_keep_conv(gpu, dtype, channels, accepted) -> None:
+    def make(t):
+        x = t.poisoned(t.rows(5, channels + 40), accepted)[:, 8 : 8 + channels]
+        return {"x": x, "state": t.rows(3, channels), "accepted": t.scalar(accepted)}
+
+    gpu.check("keep_conv", make, ["state"], dtype)
+
+
 @pytest.mark.parametrize(("n", "live", "channels", "heads"), SIZES)
 def test_conv_gates(gpu, dtype, n, live, channels, heads) -> None:
     def make(t):

@@ -73,14 +73,14 @@ def mixer(t, n, k_heads, heads, width):
 
 
 @pytest.mark.parametrize(("k_heads", "heads", "width"), HEADS)
-@pytest.mark.parametrize("n", [1, 2, 5])
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
 def test_offer_mixer(gpu, dtype, n, k_heads, heads, width) -> None:
     outputs = ["qkv", "beta", "g", "out"]
     gpu.check("offer_mixer", lambda t: mixer(t, n, k_heads, heads, width), outputs, dtype)
 
 
 @pytest.mark.parametrize(("k_heads", "heads", "width"), HEADS)
-@pytest.mark.parametrize(("n", "accepted"), [(1, 1), (2, 1), (2, 2), (5, 4)])
+@pytest.mark.parametrize(("n", "accepted"), [(1, 1), (2, 1), (2, 2), (3, 2), (5, 4)])
 def test_keep_mixers_of_many_layers(gpu, dtype, n, accepted, k_heads, heads, width) -> None:
     def make(t):
         channels, layers = (2 * k_heads + heads) * width, range(50)

@@ -5,8 +5,19 @@ import pytest
 
 @pytest.mark.parametrize(
     ("n", "live", "k_heads", "heads", "width"),
-    [(1, 1, 16, 16, 128), (4, 3, 2, 2, 128), (8, 8, 4, 4, 64), (5, 0, 2, 2, 64), (4, 2, 2, 4, 64), (24, 17, 4, 4, 64)],
-    ids=["token", "padded", "eight", "none", "shared_keys", "many"],
+    [
+        (1, 1, 16, 16, 128),
+        (2, 2, 2, 2, 128),
+        (4, 3, 2, 2, 128),
+        (7, 7, 2, 2, 128),
+        (1, 1, 2, 2, 64),
+        (2, 1, 2, 2, 64),
+        (3, 3, 2, 2, 64),
+        (4, 2, 2, 4, 64),
+        (5, 0, 2, 2, 64),
+        (8, 8, 4, 4, 64),
+        (24, 17, 4, 4, 64),
+    ],
 )
 def test_delta_mixer(gpu, dtype, n, live, k_heads, heads, width) -> None:
     def make(t):

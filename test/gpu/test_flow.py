@@ -66,7 +66,7 @@ def test_gelu_product(gpu, dtype, n: int, width: int) -> None:
     gpu.check("gelu_product", made, outputs=["out"], dtype=dtype)
 
 
-@pytest.mark.parametrize(("n", "width"), [(50, 1024), (5, 28)])
+@pytest.mark.parametrize(("n", "width"), [(50, 1024), (5, 28), (5, 27)])
 def test_norms_and_additions_by_step(gpu, dtype, n: int, width: int) -> None:
     gpu.check(
         "scaled_norm",
@@ -130,7 +130,16 @@ def test_normed_products(gpu, dtype, n: int, m: int, k: int, bias: bool) -> None
 
 @pytest.mark.parametrize(
     ("n", "m", "k"),
-    [(276, 16384, 2048), (532, 16384, 2048), (788, 16384, 2048), (160, 256, 64), (399, 768, 320), (401, 512, 192)],
+    [
+        (276, 16384, 2048),
+        (532, 16384, 2048),
+        (788, 16384, 2048),
+        (160, 256, 64),
+        (230, 256, 64),
+        (340, 256, 128),
+        (399, 768, 320),
+        (401, 512, 192),
+    ],
 )
 def test_normed_gelu_linear_of_many_rows(gpu, n: int, m: int, k: int) -> None:
     gpu.check(

@@ -102,7 +102,7 @@ def test_linear_of_float32_rows_with_bfloat16_weights(gpu, n, k, wide_out) -> No
     gpu.check("linear", make, ["out"], BF16)
 
 
-@pytest.mark.parametrize("n", [1, 8, 16, 40])
+@pytest.mark.parametrize("n", [1, 8, 16, 24, 40])
 def test_linear_into_float32(gpu, n) -> None:
     def make(t):
         return {"x": t.rows(n, 256), "w": weights(t, 1000, 256), "out": t.out_f32(n, 1000)}

@@ -51,27 +51,25 @@ def test_embed_rows(gpu, dtype, width) -> None:
     gpu.check("embed_rows", make, outputs=["out"], dtype=dtype)
 
 
+@pytest.fixture(params=[torch.float32, torch.bfloat16], ids=["to_f32", "to_bf16"])
+def stored(request) -> torch.dtype:
+    """The type of the rows that are written."""
+    return request.param
+
+
 @pytest.mark.parametrize("shape", [(2, 256), (3, 7)])
 @pytest.mark.parametrize("length", [0, 1, 11])
-def test_write_rows_of_a_slice(gpu, dtype, shape, length) -> None:
+def test_write_rows_of_a_slice(gpu, dtype, stored, shape, length) -> None:
     def make(t):
         x = t.rows(11, 3, *shape)[:, 1]
-        return {"x": x, "start": t.scalar(8), "length": t.scalar(length), "out": t.rows(20, *shape)}
-
-    gpu.check("write_rows", make, outputs=["out"], dtype=dtype)
-
-
-@pytest.mark.parametrize("width", [2048, 33])
-def test_write_rows_widens(gpu, dtype, width) -> None:
-    def make(t):
-        return {"x": t.rows(9, width), "start": t.scalar(3), "length": t.scalar(8), "out": t.f32(20, width)}
+        return {"x": x, "start": t.scalar(8), "length": t.scalar(length), "out": t.rows(20, *shape).to(stored)}
 
     gpu.check("write_rows", make, outputs=["out"], dtype=dtype)
 
 
 @pytest.mark.parametrize("width", [2048, 33])
 @pytest.mark.parametrize("bad_row", [4, 5])
-def test_append_rows_checks_live_rows(gpu, dtype, width, bad_row) -> None:
+def test_append_rows_checks_live_rows(gpu, dtype, stored, width, bad_row) -> None:
     def make(t):
         x = t.rows(9, width)
         x[bad_row, width - 1] = float("inf")
@@ -82,7 +80,7 @@ def test_append_rows_checks_live_rows(gpu, dtype, width, bad_row) -> None:
             "fault": fault,
             "bit": 1,
             **cursors,
-            "out": t.f32(20, width),
+            "out": t.rows(20, width).to(stored),
             "end": t.out(1, dtype=torch.int64),
         }
 

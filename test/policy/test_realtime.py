@@ -76,6 +76,31 @@ def test_a_chunk_stands_at_the_row_that_it_is_given(guided: Policy) -> None:
         assert np.array_equal(session.act(DELAY, cursor).actions, follows) == (cursor == CURSOR)
 
 
+@pytest.mark.parametrize("lock", [False, True])
+def test_a_chunk_tells_how_many_rows_it_holds(tmp_path: Path, lock: bool) -> None:
+    policy = load_policy(write_tiny_pi0(tmp_path, "pi05", prefix_lock=lock, steps=2), device="cpu")
+    session, _ = in_execution(policy)
+    for asked, held in (
+        ((DELAY,), DELAY),
+        ((0,), 0),
+        ((HORIZON,), HORIZON - CURSOR),
+        ((DELAY, HORIZON - 1), 1),
+        ((DELAY, HORIZON), None),
+        ((), None),
+    ):
+        session.restore("seen", Mode.EXACT)
+        assert session.act(*asked).held == held
+    session.restore("seen", Mode.REOBSERVE)
+    assert session.act(DELAY, CURSOR).held is None
+
+
+def test_where_all_rows_have_run_there_is_nothing_to_go_on_from(guided: Policy) -> None:
+    session, _ = in_execution(guided)
+    free = session.act().actions
+    session.restore("seen", Mode.EXACT)
+    assert np.array_equal(session.act(DELAY, HORIZON).actions, free)
+
+
 @pytest.mark.parametrize("mode", ["absolute", "delta"])
 def test_a_policy_that_was_trained_so_is_given_the_rows_that_will_have_run(tmp_path: Path, mode: str) -> None:
     policy = load_policy(write_tiny_pi0(tmp_path, "pi05", action_mode=mode, prefix_lock=True, steps=3), device="cpu")
@@ -121,6 +146,8 @@ def test_what_cannot_be_is_refused(guided: Policy, policy: Policy, refuses) -> N
         (guided, (2**31, 0), ErrorCode.BAD_REQUEST),
         (guided, (3, 1.5), ErrorCode.BAD_REQUEST),
         (guided, (None, 3), ErrorCode.BAD_REQUEST),
+        (guided, (2, HORIZON + 1), ErrorCode.BAD_REQUEST),
+        (guided, (2, 99), ErrorCode.BAD_REQUEST),
         (policy, (0,), ErrorCode.NOT_SUPPORTED),
     ):
         session = Session(each)

@@ -236,18 +236,25 @@ def test_chunks_that_go_on_from_others_go_on_again(tmp_path: Path) -> None:
     log, rng = Log(), np.random.default_rng(5)
     session = RecordedSession(guided, listener=log)
     session.begin("press the red button", seed=7)
-    for stamp, goes_on in enumerate([(), (2,), (4, 1), (0, 0)], start=1):
+    for stamp, goes_on in enumerate([(), (2,), (4, 1), (0, 0), (8, 3), (2, 10)], start=1):
         session.observe(random_observation(guided, rng, stamp))
         session.executed(session.act(*goes_on).act_index, 3)
     for no_record_holds in (-1, "2", 2**31):
         with pytest.raises(FlashrtError):
             session.act(no_record_holds, 0)
-    assert [(record.inference_delay, record.cursor) for record in log.acts()] == [(-1, 0), (2, 3), (4, 1), (0, 0)]
+    assert [(record.inference_delay, record.cursor) for record in log.acts()] == [
+        (-1, 0),
+        (2, 3),
+        (4, 1),
+        (0, 0),
+        (7, 3),  # the chunk before it has no more rows
+        (-1, 0),  # nor any here
+    ]
     steps = follow(guided, log, Capsules([]))
     assert [step.trouble for step in steps if step.trouble] == []
-    assert [step.equal for step in drawn(steps)] == [True] * 4
+    assert [step.equal for step in drawn(steps)] == [True] * 6
     free = Log([replace(record, inference_delay=DRAWN_FREELY) for record in log.records], log.seen)
-    assert [step.equal for step in drawn(follow(guided, free, Capsules([])))] == [True, False, False, False]
+    assert [step.equal for step in drawn(follow(guided, free, Capsules([])))] == [True, *[False] * 4, True]
 
 
 def test_what_was_said_is_said_again(talkative: Callable[..., Path], tmp_path: Path) -> None:

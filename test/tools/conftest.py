@@ -180,6 +180,12 @@ def make_message() -> Callable[..., Any]:
 
 
 @pytest.fixture(scope="session")
+def make_tape() -> Callable[[tuple[str, ...]], Tape]:
+    """`make_tape(joints)`."""
+    return Tape
+
+
+@pytest.fixture(scope="session")
 def contract() -> Path:
     return CONTRACT
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from flashrt_ros.models.pi0_guidance import Guidance
 from flashrt_ros.models.speech import Speech
 from flashrt_ros.models.tiny import write_tiny_checkpoint
+from flashrt_ros.models.tiny_pi0 import write_tiny_pi0
 from flashrt_ros.policy.loading import Policy, load_policy
 from flashrt_ros.runtime.buffers import BufferSet
 from flashrt_ros.tools import audit as audit_tool
@@ -86,3 +88,15 @@ def test_the_command_prints_every_state_buffer(
     printed = capsys.readouterr().out
     assert "state closed: yes" in printed
     assert all(spec.name[:8] in printed for spec in policy.plan.buffers.state())
+
+
+def test_the_command_audits_the_weights_that_are_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audited: list[Policy] = []
+    monkeypatch.setattr(audit_tool, "audit", lambda policy, progress: audited.append(policy) or audit(policy, progress))
+    folder = write_tiny_pi0(tmp_path, "pi0", steps=3)
+    assert audit_tool.main([str(folder), "--device=cpu", "--precision=bfloat16", "--weights=fp8"]) == 0
+    assert audited[0].manifest()["weights"]["expert"].startswith("float8")
+    assert audited[0].model.dtype == torch.bfloat16
+    assert "state closed: yes" in capsys.readouterr().out

@@ -241,6 +241,7 @@ def test_an_incident_is_whole(recorded: Recorded) -> None:
     assert names == {"bag", "capsules", "contract.yaml", "incident.json", "summary.md"}
     facts = json.loads((recorded.camera_lost / "incident.json").read_text())
     assert facts["parameters"]["world"] == "simulated"
+    assert (facts["parameters"]["precision"], facts["parameters"]["weights"]) == ("auto", "auto")
     assert facts["versions"]["flashrt_ros"]
     assert facts["manifest"]["numerics"]["threads"] == "1"
     summary = (recorded.camera_lost / "summary.md").read_text()

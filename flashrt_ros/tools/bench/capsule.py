@@ -24,6 +24,7 @@ from flashrt_ros.policy.loading import Policy, load_policy
 from flashrt_ros.policy.session import Session
 from flashrt_ros.runtime.backend import Backend
 from flashrt_ros.tools.audit import random_observation
+from flashrt_ros.tools.output_file import output_file
 
 RESTORE_BOUND_MS = 10.0
 ROLLBACK_SPREAD = 1.5
@@ -164,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--tokens", type=int, nargs="+", default=[256, 1024, 2048, 4096])
     parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--json", type=Path, help="write the figures to this file too")
+    parser.add_argument("--json", type=output_file, help="write the figures to this file too")
     options = parser.parse_args(arguments)
     console = Console()
     with tempfile.TemporaryDirectory() as folder, console.status("loading") as status:

@@ -23,6 +23,7 @@ from rich.table import Table
 from flashrt_ros.demo.chart import draw_rates
 from flashrt_ros.demo.evaluate import WEIGHTS, play_all, summarise, wilson
 from flashrt_ros.demo.nodes import Setting
+from flashrt_ros.demo.options import checkpoint
 from flashrt_ros.demo.play import StepFailedError
 from flashrt_ros.demo.printing import print_verdicts
 from flashrt_ros.demo.processes import ProcessEndedError
@@ -32,6 +33,7 @@ from flashrt_ros.demo.task import Kind
 from flashrt_ros.tools.bench import demo_best, demo_memory
 from flashrt_ros.tools.bench.demo_figures import Figures, verdicts
 from flashrt_ros.tools.bench.demo_ros import play_in_real_time, play_over_ros
+from flashrt_ros.tools.output_file import output_file
 
 _REAL_TIME_EPISODES = 20
 _RESETS = 5
@@ -139,6 +141,14 @@ def _draw_best(figures: Figures, path: Path) -> None:
     draw_rates(title, "forks of one boundary that are tried", figures.best).save(path)
 
 
+def _png(text: str) -> Path:
+    """Read the name of a picture to be written."""
+    path = output_file(text)
+    if path.suffix != ".png":
+        raise argparse.ArgumentTypeError(f"{text}: name a file that ends in .png")
+    return path
+
+
 def _parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="bench demo", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -147,11 +157,11 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--boundaries", type=int, default=25, help="for best of n (default: %(default)s)")
     made.add_argument("--forks", type=int, default=16, help="of each boundary (default: %(default)s)")
     made.add_argument("--seed", type=int, default=0, help="of the first episode (default: %(default)s)")
-    made.add_argument("--checkpoint", type=Path, default=WEIGHTS, help="a policy (default: the one that ships)")
+    made.add_argument("--checkpoint", type=checkpoint, default=WEIGHTS, help="a policy (default: the one that ships)")
     made.add_argument("--renderer", choices=("auto", "egl", "drawn"), default="auto", help="of the camera views")
     made.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes of the expert")
-    made.add_argument("--json", type=Path, help="write the figures to this file too")
-    made.add_argument("--picture", type=Path, help="draw success against n into this file (.png)")
+    made.add_argument("--json", type=output_file, help="write the figures to this file too")
+    made.add_argument("--picture", type=_png, help="draw success against n into this file (.png)")
     return made
 
 

@@ -33,6 +33,7 @@ from flashrt_ros.runtime.lineage import Boundary, Rows
 from flashrt_ros.runtime.live import LiveState
 from flashrt_ros.runtime.plan import FAULT, Plan
 from flashrt_ros.runtime.recipe import Begin, Recipe
+from flashrt_ros.tools.output_file import output_file
 
 SAVE_BAR, VERIFY_BAR, RESTORE_BAR = 0.7, 0.7, 0.8
 """Of the disk's sequential rates, and of the machine's copy rate."""
@@ -189,7 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--megabytes", type=int, default=200, help="of the capsule (default: %(default)s)")
     parser.add_argument("--repeats", type=int, default=20, help="default: %(default)s")
     parser.add_argument("--folder", type=Path, help="on the disk to be measured; default: one for temporary files")
-    parser.add_argument("--json", type=Path, help="write the figures to this file too")
+    parser.add_argument("--json", type=output_file, help="write the figures to this file too")
     options = parser.parse_args(arguments)
     console = Console(highlight=False)
     with tempfile.TemporaryDirectory(dir=options.folder) as folder, console.status("") as status:

@@ -35,6 +35,7 @@ from flashrt_ros.runtime.plan import Plan, Step
 from flashrt_ros.tools.bench import pi0_load
 from flashrt_ros.tools.bench.pi0_plain import PlainPi0
 from flashrt_ros.tools.bench.stages_clock import Clock, Times, clock_of
+from flashrt_ros.tools.output_file import output_file
 
 _WIDTH = 160
 _KERNELS_SHOWN = 25
@@ -272,7 +273,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILES",
         help="measure the loading of a checkpoint folder instead, its files float32 or bfloat16 (or both)",
     )
-    parser.add_argument("--json", type=Path, help="write the figures to this file too")
+    parser.add_argument("--json", type=output_file, help="write the figures to this file too")
     return parser
 
 

@@ -24,6 +24,7 @@ from flashrt_ros.demo.printing import print_logs, yes_or_no
 from flashrt_ros.demo.processes import ProcessEndedError
 from flashrt_ros.tools.bench.ros_figures import Figures, Spread, Verdict, verdicts
 from flashrt_ros.tools.bench.ros_run import Load, measure
+from flashrt_ros.tools.output_file import output_file
 
 _LEAST_SECONDS = 2.0
 
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--recorder", type=float, default=30.0, help="seconds that the flight recorder keeps (default: %(default)s)"
     )
     parser.add_argument("--light", action="store_true", help="two 96x96 cameras, and no client that samples")
-    parser.add_argument("--json", type=Path, help="write the figures to this file too")
+    parser.add_argument("--json", type=output_file, help="write the figures to this file too")
     options = parser.parse_args(arguments)
     if options.seconds < _LEAST_SECONDS:
         parser.error(f"--seconds {options.seconds:g}: give {_LEAST_SECONDS:g} or more, so that every call is made")

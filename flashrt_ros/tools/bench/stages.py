@@ -33,6 +33,7 @@ from flashrt_ros.tools.bench.stages_kernels import KernelRow, measure_kernels
 from flashrt_ros.tools.bench.stages_run import Rig, StageRow, measure_stages
 from flashrt_ros.tools.bench.stages_speeds import SEGMENT, Speed, measure_speeds
 from flashrt_ros.tools.bench.stages_verbs import Verb, Verbs
+from flashrt_ros.tools.output_file import output_file
 
 _GIB = 1 << 30
 _WIDTH = 120
@@ -137,7 +138,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--context", type=int, default=4096, help="rows before each stage (default: %(default)s)")
     parser.add_argument("--repeats", type=int, default=100)
     parser.add_argument("--kernels", action="store_true", help="say where each stage's time goes (GPU only)")
-    parser.add_argument("--json", type=Path, help="write the figures to this file too")
+    parser.add_argument("--json", type=output_file, help="write the figures to this file too")
     return parser
 
 

@@ -22,6 +22,7 @@ from rich.table import Table
 
 from flashrt_ros.demo.printing import print_logs
 from flashrt_ros.demo.processes import ProcessEndedError
+from flashrt_ros.tools.output_file import output_file
 from flashrt_ros.tools.soak.rig import Rig, StuckError
 from flashrt_ros.tools.soak.run import MEMORY_GROWTH, Outcome, soak
 
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="seconds by which a busy machine may miss a bound (default: %(default)s)",
     )
     parser.add_argument("--folder", type=Path, help="keep logs and capsules in this folder")
-    parser.add_argument("--json", type=Path, help="write the outcome to this file too")
+    parser.add_argument("--json", type=output_file, help="write the outcome to this file too")
     options = parser.parse_args(arguments)
     if options.minutes <= 0.0:
         parser.error(f"--minutes {options.minutes:g}: give more than 0")

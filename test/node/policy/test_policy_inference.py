@@ -32,6 +32,8 @@ class Bench:
         self.broken: set[int] = set()
         """Stamps of observations whose image shows that it is broken when it is decoded."""
         self.acts = 0
+        self.held: int | None = None
+        """What chunks hold that go on from another."""
         self.error: FlashrtError | None = None
         self._jobs: list[tuple[Callable[[], Any], Future[Any]]] = []
         self.loop = Inference(
@@ -100,7 +102,7 @@ class Bench:
             raise self.error
         self.acts += 1
         self.done.append(("act", self.acts, *goes_on))
-        return SimpleNamespace(act_index=self.acts)
+        return SimpleNamespace(act_index=self.acts, held=self.held if goes_on else None)
 
     def _executed(self, act_index: int, cursor: int) -> None:
         self.done.append(("executed", act_index, cursor))
@@ -223,6 +225,19 @@ def test_a_chunk_goes_on_from_the_newest_one_alone() -> None:
         ("act", 3),
         ("act", 4, 2, 3),
     ]
+
+
+def test_the_rows_that_are_held_are_those_of_the_newest_chunk_and_not_those_predicted() -> None:
+    bench = Bench(lockstep=True, overlap=Overlap(period=1, fixed_delay=2))
+    told = []
+    for stamp, chunk, held in ((1, 0, None), (2, 101, 1), (3, 102, None)):
+        bench.held = held
+        bench.see(stamp)
+        bench.tick(stamp, infer=True, chunk=chunk, cursor=stamp if chunk else 0)
+        bench.compute()
+        told.append(bench.loop.rows_held)
+    assert bench.done[-2] == ("act", 3, 2, 2)
+    assert told == [0, 1, 0]
 
 
 @pytest.mark.parametrize(("code", "told"), [(ErrorCode.NOT_FINITE, 1), (ErrorCode.BAD_OBSERVATION, 1)])

@@ -1,0 +1,92 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""A file that cannot be written is refused before a command begins."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+from pathlib import Path
+
+import pytest
+
+from flashrt_ros.tools.output_file import output_file
+
+COMMANDS = [
+    ("tools.replay", "--json"),
+    ("tools.replay", "--junit"),
+    ("tools.replay", "--html"),
+    ("tools.bench.capsule", "--json"),
+    ("tools.bench.files", "--json"),
+    ("tools.bench.pi0", "--json"),
+    ("tools.bench.stages", "--json"),
+]
+COMMANDS_OF_ROS = [
+    ("demo.evaluate", "--json"),
+    ("tools.bench.demo", "--json"),
+    ("tools.bench.demo", "--picture"),
+    ("tools.bench.ros", "--json"),
+    ("tools.soak.__main__", "--json"),
+]
+
+
+def test_a_new_file_and_one_to_be_replaced_are_taken(tmp_path: Path) -> None:
+    file = tmp_path / "file.json"
+    assert output_file(str(file)) == file
+    file.touch()
+    assert output_file(str(file)) == file
+    assert output_file("file.json") == Path("file.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "named"),
+    [(".", "is a folder"), ("no/file.json", "there is no folder"), ("file/file.json", "there is no folder")],
+)
+def test_what_cannot_be_written_is_refused_with_its_reason(tmp_path: Path, name: str, named: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(argparse.ArgumentTypeError, match=named):
+        output_file(str(tmp_path / name))
+
+
+@pytest.mark.parametrize(("name", "locked"), [("new.json", "."), ("file.json", "file.json")])
+def test_what_may_not_be_written_is_refused(
+    tmp_path: Path, name: str, locked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file.json").touch()
+    allowed = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path / locked and allowed(path, mode))
+    with pytest.raises(argparse.ArgumentTypeError, match=f"{name} cannot be written"):
+        output_file(str(tmp_path / name))
+
+
+def refusal(module: str, option: str, file: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """What a command says of a file; an option that it refuses in any case keeps it from beginning."""
+    main = importlib.import_module(f"flashrt_ros.{module}").main
+    with pytest.raises(SystemExit):
+        main([option, file, "--no-such-option"])
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("module", "option"), COMMANDS)
+def test_a_command_refuses_it_while_it_reads_its_options(
+    tmp_path: Path, module: str, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = tmp_path / "missing"
+    assert f"argument {option}: {missing}/file: there is no folder" in refusal(
+        module, option, f"{missing}/file", capsys
+    )
+
+
+@pytest.mark.parametrize(("module", "option"), COMMANDS_OF_ROS)
+def test_a_command_that_needs_ros_does_too(
+    tmp_path: Path, module: str, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("rclpy")
+    test_a_command_refuses_it_while_it_reads_its_options(tmp_path, module, option, capsys)
+
+
+def test_a_picture_of_a_kind_that_is_not_drawn_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("rclpy")
+    told = refusal("tools.bench.demo", "--picture", str(tmp_path / "best.txt"), capsys)
+    assert "best.txt: name a file that ends in .png" in told
