@@ -59,6 +59,8 @@ class HybridConfig:
     instruct_prompt: str
     observe_prompt: str
 
+    absolute_actions = ()
+
     @property
     def guided(self) -> bool:
         """A GR00T head draws each chunk anew."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from flashrt_ros.models.lerobot_config import MODES, Joints, cameras, joints, mapped
 from flashrt_ros.models.section import Section
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
@@ -18,7 +19,6 @@ VIEWS = ("base_0_rgb", "left_wrist_0_rgb", "right_wrist_0_rgb")
 """openpi's cameras, in the order of the prefix."""
 
 _LETTERS = 512
-_CAMERA = "observation.images."
 _VARIANTS = {"gemma_2b": (2048, 18, 16384), "gemma_300m": (1024, 18, 4096)}
 """Width, depth and width of the feed-forward layers; all have 8 query heads and 1 key-value head of 256."""
 
@@ -59,6 +59,7 @@ class Pi0Config:
     action_width, state_width: of the tensors, which `action_names` and `state_names` fill from the front.
     accumulated_time: times are summed up in float32, as openpi does, rather than 1 - step / steps.
     prompt_sizes: rows that a prompt is padded to, a stage each.
+    absolute_actions: of a policy whose action_mode is "delta", the actions that are absolute all the same.
     convention: whose formulas and files of statistics are meant.
     """
 
@@ -80,6 +81,7 @@ class Pi0Config:
     state_names: tuple[str, ...]
     action_names: tuple[str, ...]
     action_mode: str
+    absolute_actions: tuple[str, ...]
     normalisation: str
     convention: str
     prefix_lock: bool
@@ -147,7 +149,10 @@ def read_pi0(
     limit = _either(root, ("max_token_len", "tokenizer_max_length"), 200 if adaptive else 48)
     language, expert = _gemma(root, "language", "paligemma"), _gemma(root, "action_expert", "action_expert")
     action_width = _either(root, ("action_dim", "max_action_dim"), 32)
-    state, action = (_feature(root, key) for key in ("observation.state", "action")) if lerobot else widths or (0, 0)
+    known = joints(root) if lerobot else Joints(*(widths or (0, 0)), (), (), False, ())
+    state_names = _names(own, "state_names", "state", known.state or action_width, known.state_names)
+    action_names = _names(own, "action_names", "action", known.action or action_width, known.action_names)
+    action_mode = own.choice("action_mode", ("delta", "absolute"), "delta" if known.relative else "absolute")
     config = Pi0Config(
         vision=_siglip(root),
         language=language,
@@ -162,22 +167,19 @@ def read_pi0(
         prompt_sizes=_prompt_sizes(own, limit),
         name=own.text("name", "pi05" if adaptive else "pi0"),
         trained=own.flag("trained", True),
-        views=_views(own, _cameras(root) if lerobot else VIEWS, views),
+        views=_views(own, cameras(root) if lerobot else VIEWS, views),
         image_size=_image_size(root),
-        state_names=_names(own, "state_names", "state", state or action_width),
-        action_names=_names(own, "action_names", "action", action or action_width),
-        action_mode=own.choice("action_mode", ("delta", "absolute"), "absolute"),
-        normalisation=own.choice("normalisation", _NORMALISATIONS, _mapped(root) if lerobot else _usual(adaptive)),
+        state_names=state_names,
+        action_names=action_names,
+        action_mode=action_mode,
+        absolute_actions=_absolute_actions(own, action_mode, action_names, known.absolute),
+        normalisation=own.choice("normalisation", MODES.values(), mapped(root) if lerobot else _usual(adaptive)),
         convention="lerobot" if lerobot else "openpi",
         prefix_lock=own.flag("prefix_lock", False),
     )
     own.finish()
     _check(root, own, config)
     return config
-
-
-_NORMALISATIONS = ("mean_std", "quantile", "min_max", "none")
-_MODES = {"MEAN_STD": "mean_std", "QUANTILES": "quantile", "MIN_MAX": "min_max", "IDENTITY": "none"}
 
 
 def _check_type(root: Section, adaptive: bool) -> None:
@@ -246,34 +248,24 @@ def _prompt_sizes(own: Section, limit: int) -> tuple[int, ...]:
     return (*(size for size in usual if size < limit), limit)
 
 
-def _names(own: Section, key: str, stem: str, count: int) -> tuple[str, ...]:
-    return own.names(key) if key in own.values else tuple(f"{stem}_{index}" for index in range(count))
+def _names(own: Section, key: str, stem: str, count: int, known: tuple[str, ...]) -> tuple[str, ...]:
+    return own.names(key) if key in own.values else known or tuple(f"{stem}_{index}" for index in range(count))
 
 
-def _feature(root: Section, key: str) -> int:
-    section = root.section("output_features" if key == "action" else "input_features")
-    return section.section(key).integers("shape", count=1)[0] if key in section.values else 0
+def _absolute_actions(own: Section, mode: str, names: tuple[str, ...], known: tuple[int, ...]) -> tuple[str, ...]:
+    """The actions that stay absolute in a policy of relative ones."""
+    if "absolute_actions" not in own.values:
+        return tuple(names[index] for index in known if index < len(names)) if mode == "delta" else ()
+    found = own.names("absolute_actions")
+    if mode != "delta" or not set(found) <= set(names):
+        own.refuse("absolute_actions", f"some of the actions {', '.join(names)}, with action_mode delta")
+    return found
 
 
 def _views(own: Section, known: tuple[str, ...], there: Sequence[str] | None) -> tuple[str, ...]:
     """The cameras in use: those that flashrt.json names, else the checkpoint's, of which some may be missing."""
     named = own.names("views") if "views" in own.values else known
     return named if there is None else tuple(view for view in named if view in there) or named
-
-
-def _cameras(root: Section) -> tuple[str, ...]:
-    """Cameras in the order of the features; the empty ones are masked, so that they are left out."""
-    features = root.section("input_features")
-    names = [key.removeprefix(_CAMERA) for key in features.values if features.section(key).get("type") == "VISUAL"]
-    return tuple(name for name in names if not name.startswith("empty_camera"))
-
-
-def _mapped(root: Section) -> str:
-    modes = root.section("normalization_mapping")
-    state, action = (modes.choice(key, _MODES) for key in ("STATE", "ACTION"))
-    if state != action:
-        modes.refuse("ACTION", f"{state}, as for STATE")
-    return _MODES[action]
 
 
 def _usual(adaptive: bool) -> str:

@@ -58,6 +58,10 @@ class PolicyConfig(Protocol):
         """Actions are "absolute", or a "delta" to the measured joints."""
 
     @property
+    def absolute_actions(self) -> tuple[str, ...]:
+        """Of a policy of deltas, the actions that are absolute all the same."""
+
+    @property
     def normalisation(self) -> str:
         """Which statistics state and actions are scaled by."""
 

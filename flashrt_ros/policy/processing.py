@@ -55,8 +55,11 @@ class Processor:
         self.normaliser = normaliser
         if config.action_mode not in ("delta", "absolute"):
             raise _bad_config(f"action_mode {config.action_mode!r}: use delta or absolute")
-        unmeasured = [name for name in config.action_names if name not in config.state_names]
-        if config.action_mode == "delta" and unmeasured:
+        delta = config.action_mode == "delta"
+        self._relative = np.array([delta and name not in config.absolute_actions for name in config.action_names], bool)
+        relative = [name for name, is_relative in zip(config.action_names, self._relative, strict=True) if is_relative]
+        unmeasured = [name for name in relative if name not in config.state_names]
+        if unmeasured:
             raise _bad_config(f"action_mode delta, but action_names {unmeasured} are not among state_names")
 
     @property
@@ -92,7 +95,8 @@ class Processor:
         Args:
             chunk: float32 [horizon, action_dim or more], the policy's range; what is more is padding.
             reference: float64 [action_dim], the joints measured when the chunk's observation was taken. Each
-                row of a delta chunk is relative to them, as openpi and StarVLA train; absolute ignores them.
+                row of a delta chunk is relative to them, as openpi and StarVLA train, but for its
+                `absolute_actions`; absolute ignores them.
 
         Returns:
             float64 [horizon, action_dim], absolute, rad or m.
@@ -102,7 +106,7 @@ class Processor:
         """
         actions = self.normaliser.unnormalise_actions(chunk[:, : self.config.action_dim])
         if self.config.action_mode == "delta":
-            actions = actions + reference
+            actions = actions + np.where(self._relative, reference, 0.0)
         broken = ~np.isfinite(actions).all(axis=0)
         if broken.any():
             names = [name for name, bad in zip(self.config.action_names, broken, strict=True) if bad]
@@ -114,7 +118,7 @@ class Processor:
         if self.config.action_mode == "absolute":
             return chunk
         moved, count = chunk.copy(), self.config.action_dim
-        actions = self.normaliser.unnormalise_actions(chunk[:, :count]) + old - new
+        actions = self.normaliser.unnormalise_actions(chunk[:, :count]) + np.where(self._relative, old - new, 0.0)
         moved[:, :count] = self.normaliser.action_scaling.normalise(actions)
         return moved
 

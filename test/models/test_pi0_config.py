@@ -61,6 +61,31 @@ def test_what_lerobot_writes() -> None:
     assert not config.accumulated_time
 
 
+RELATIVE = {
+    **LEROBOT,
+    "use_relative_actions": True,
+    "relative_exclude_joints": ["Gripper"],
+    "action_feature_names": [*(f"joint_{i}.pos" for i in range(7)), "left_gripper.pos"],
+}
+
+
+def test_relative_actions_of_lerobot_are_deltas_but_for_the_excluded_joints() -> None:
+    config = read_pi0(RELATIVE, {}, adaptive=True)
+    assert (config.action_mode, config.absolute_actions) == ("delta", ("left_gripper.pos",))
+    assert config.state_names == config.action_names[:7]  # each is relative to the number of its place
+    named = {"action_names": list("abcdefgh"), "state_names": list("abcdefg")}
+    assert read_pi0(RELATIVE, named, adaptive=True).absolute_actions == ("h",)
+    assert read_pi0({**RELATIVE, "action_feature_names": None}, {}, adaptive=True).absolute_actions == ()
+    absolute = read_pi0({**RELATIVE, "use_relative_actions": False}, {}, adaptive=True)
+    assert (absolute.action_mode, absolute.absolute_actions) == ("absolute", ())
+    assert (absolute.state_names[0], absolute.action_names[0]) == ("state_0", "joint_0.pos")
+
+
+def test_a_gripper_may_be_absolute_among_deltas() -> None:
+    extra = {"action_mode": "delta", "action_names": ["pan", "grip"], "absolute_actions": ["grip"]}
+    assert read_pi0(OPENPI, extra, adaptive=False).absolute_actions == ("grip",)
+
+
 def test_cameras_that_are_not_there_are_left_out() -> None:
     there = ["right_wrist_0_rgb", "base_0_rgb"]
     assert read_pi0(OPENPI, {}, False, views=there).views == ("base_0_rgb", "right_wrist_0_rgb")
@@ -83,6 +108,9 @@ def test_cameras_that_are_not_there_are_left_out() -> None:
         (OPENPI, {"state_names": [str(i) for i in range(33)]}, "state_names: expected at most the 32"),
         (OPENPI, {"prompt_sizes": [16, 64]}, "prompt_sizes: expected sizes up to the 48 tokens"),
         (OPENPI, {"colour": 1}, "flashrt.json: unknown key colour"),
+        (OPENPI, {"action_mode": "delta", "absolute_actions": ["x"]}, "absolute_actions: expected some of the actions"),
+        (OPENPI, {"absolute_actions": ["action_0"]}, "with action_mode delta"),
+        ({**LEROBOT, "type": "pi0", "action_feature_names": ["x"]}, {}, "expected a name for each of the 8 actions"),
         (
             {**LEROBOT, "type": "pi0", "normalization_mapping": {"STATE": "MEAN_STD", "ACTION": "QUANTILES"}},
             {},

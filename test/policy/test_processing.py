@@ -35,6 +35,7 @@ def make(tmp_path: Path, tokenizer_file: Path):
             "state_names": STATE,
             "action_names": ACTION,
             "action_mode": "delta",
+            "absolute_actions": (),
             "instruction_template": "do: {instruction}.",
             "max_instruction_tokens": 12,
             **changes,
@@ -99,6 +100,18 @@ def test_actions_that_are_not_finite_are_refused_and_named(make, refuses) -> Non
     reference = absolute.reference(JOINTS)
     assert np.isnan(reference[0])  # not measured, and not needed
     assert np.isfinite(absolute.actions(np.zeros((1, 2), np.float32), reference)).all()
+
+
+def test_an_absolute_action_of_a_policy_of_deltas_is_not_moved(make) -> None:
+    processor = make(action_names=("tool", "lift"), absolute_actions=("tool",))  # nothing measures the tool
+    reference, chunk = processor.reference(JOINTS), np.zeros((1, 2), np.float32)
+    all_absolute = make(action_names=("tool", "lift"), action_mode="absolute")
+    moved = processor.actions(chunk, reference) - all_absolute.actions(chunk, reference)
+    assert moved.tolist() == [[0.0, JOINTS[0]]]
+    old, new = np.array([np.nan, 1.0]), np.array([np.nan, 3.0])
+    rebased = processor.rebased(chunk, old, new)
+    assert rebased[0, 0] == 0
+    np.testing.assert_allclose(processor.actions(rebased, new), processor.actions(chunk, old), rtol=1e-6)
 
 
 def test_instruction_is_bounded_with_its_template(make, refuses) -> None:
