@@ -60,7 +60,9 @@ class Pi0Config:
     accumulated_time: times are summed up in float32, as openpi does, rather than 1 - step / steps.
     prompt_sizes: rows that a prompt is padded to, a stage each.
     absolute_actions: of a policy whose action_mode is "delta", the actions that are absolute all the same.
+    state_prompt: how the state is in the prompt: "joints", its numbers; "padded", with zeros up to state_width; "none".
     convention: whose formulas and files of statistics are meant.
+    assumed: what no file says and is taken to be so, for people.
     """
 
     vision: SiglipConfig
@@ -83,8 +85,10 @@ class Pi0Config:
     action_mode: str
     absolute_actions: tuple[str, ...]
     normalisation: str
+    state_prompt: str
     convention: str
     prefix_lock: bool
+    assumed: tuple[str, ...]
 
     condition_capacity = 0
     history = 1
@@ -109,7 +113,7 @@ class Pi0Config:
     @property
     def instruction_size(self) -> int:
         """Numbers that are kept of the longest instruction: tokens, or letters where the state is written between."""
-        return _LETTERS if self.adaptive else self.max_instruction_tokens
+        return self.max_instruction_tokens if self.state_prompt == "none" else _LETTERS
 
     @property
     def patches(self) -> int:
@@ -174,8 +178,10 @@ def read_pi0(
         action_mode=action_mode,
         absolute_actions=_absolute_actions(own, action_mode, action_names, known.absolute),
         normalisation=own.choice("normalisation", MODES.values(), mapped(root) if lerobot else _usual(adaptive)),
+        state_prompt=_state_prompt(root, own, adaptive),
         convention="lerobot" if lerobot else "openpi",
         prefix_lock=own.flag("prefix_lock", False),
+        assumed=_assumed(root, own, adaptive, lerobot),
     )
     own.finish()
     _check(root, own, config)
@@ -236,6 +242,31 @@ def _image_size(root: Section) -> tuple[int, int]:
         return 224, 224
     height, width = root.integers("image_resolution", count=2)
     return height, width
+
+
+def _state_prompt(root: Section, own: Section, adaptive: bool) -> str:
+    """Some pi0.5 of openpi have discrete_state_input false; LeRobot padded the state before 0.5.0."""
+    usual = "joints" if adaptive and root.flag("discrete_state_input", True) else "none"
+    return own.choice("state_prompt", ("joints", "padded", "none") if adaptive else ("none",), usual)
+
+
+def _assumed(root: Section, own: Section, adaptive: bool, lerobot: bool) -> tuple[str, ...]:
+    """What the training code knew and no file tells."""
+    found = []
+    if not lerobot and "action_mode" not in own.values:
+        found.append("no file says whether actions are relative to the state: they are taken as absolute (action_mode)")
+    if adaptive and "state_prompt" not in own.values:
+        if not lerobot and "discrete_state_input" not in root.values:
+            found.append(
+                "no file says whether the prompt holds the state: it is taken to; openpi's pi05_libero was trained "
+                "without (state_prompt none)"
+            )
+        if lerobot and "use_relative_actions" not in root.values:  # which 0.5.1 has brought
+            found.append(
+                "an old LeRobot wrote this: until 0.4.4 the state in the prompt was padded with zeros, it is taken "
+                "not to be (state_prompt padded)"
+            )
+    return tuple(found)
 
 
 def _prompt_sizes(own: Section, limit: int) -> tuple[int, ...]:

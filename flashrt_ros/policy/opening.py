@@ -177,9 +177,10 @@ class Pi0Folder:
     def prompts(self) -> Prompts:
         """See Folder.prompts."""
         config, tokenizer = self.config(), self.tokenizer()
-        if config.adaptive:
-            return Pi05Prompts(tokenizer, config.max_instruction_tokens, config)
-        return Pi0Prompts(tokenizer, config.max_instruction_tokens)
+        if config.state_prompt == "none":
+            return Pi0Prompts(tokenizer, config.max_instruction_tokens)
+        padding = config.state_width - config.state_dim if config.state_prompt == "padded" else 0
+        return Pi05Prompts(tokenizer, config.max_instruction_tokens, config, padding)
 
     def _statistics(self) -> Statistics:
         if self._extra.get("normalisation") == "none":

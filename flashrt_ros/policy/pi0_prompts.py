@@ -15,7 +15,7 @@ _BINS = np.linspace(-1, 1, 256 + 1)[:-1]
 
 
 class Pi0Prompts:
-    """The instruction and a line's end, whatever is observed; the state is a token of its own."""
+    """The instruction and a line's end, whatever is observed: pi0's state is a token of its own."""
 
     def __init__(self, tokenizer: TextTokenizer, limit: int) -> None:
         """`limit`: how many tokens."""
@@ -41,12 +41,13 @@ class Pi0Prompts:
 class Pi05Prompts:
     """The instruction and the state in words, so that each observation has a prompt of its own."""
 
-    def __init__(self, tokenizer: TextTokenizer, limit: int, config: PolicyConfig) -> None:
-        """`limit`: how many tokens."""
+    def __init__(self, tokenizer: TextTokenizer, limit: int, config: PolicyConfig, padding: int = 0) -> None:
+        """`limit`: how many tokens; `padding`: zeros that stand behind the state."""
         self.tokenizer = tokenizer
         self._limit = limit
         self._letters = config.instruction_size
         self._state_dim = config.state_dim
+        self._padding = discretised(np.zeros(padding, np.float32))
         self._begin = tokenizer.begin_token()
         self._longest_number = max(range(-1, 256), key=lambda number: len(tokenizer.encode(f" {number}")))
 
@@ -67,7 +68,7 @@ class Pi05Prompts:
         return tokens
 
     def _tokens(self, text: str, numbers: list[int]) -> NDArray[np.int64]:
-        words = " ".join(map(str, numbers))
+        words = " ".join(map(str, [*numbers, *self._padding]))
         tokens = self.tokenizer.encode(f"Task: {text}, State: {words};\nAction: ")
         return np.concatenate(([self._begin], tokens)).astype(np.int64)
 

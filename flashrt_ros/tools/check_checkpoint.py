@@ -128,6 +128,8 @@ def read_tensors(
 def notes(path: Path, config: PolicyConfig | None, normaliser: Normaliser | None) -> list[str]:
     """What is allowed, and yet worth knowing."""
     found = []
+    if isinstance(config, Pi0Config):
+        found += [f"{text} in {path / NAMES_FILE}" for text in config.assumed]
     if config is not None and config.state_names[:1] == ("state_0",):
         found.append(f"no file names the joints, so that they are numbered: name them in {path / NAMES_FILE}")
     if config is not None and normaliser is not None and normaliser.convention != "none":

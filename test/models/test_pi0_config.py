@@ -86,6 +86,16 @@ def test_a_gripper_may_be_absolute_among_deltas() -> None:
     assert read_pi0(OPENPI, extra, adaptive=False).absolute_actions == ("grip",)
 
 
+def test_what_no_file_says_is_told() -> None:
+    assert "taken as absolute (action_mode)" in " ".join(read_pi0(OPENPI, {}, adaptive=False).assumed)
+    assert len(read_pi0(OPENPI, {}, adaptive=True).assumed) == 2
+    said = {**OPENPI, "discrete_state_input": False}
+    assert read_pi0(said, {"action_mode": "delta"}, adaptive=True).assumed == ()
+    assert read_pi0(said, {}, adaptive=True).state_prompt == "none"
+    assert "(state_prompt padded)" in " ".join(read_pi0(LEROBOT, {}, adaptive=True).assumed)
+    assert read_pi0(RELATIVE, {}, adaptive=True).assumed == ()
+
+
 def test_cameras_that_are_not_there_are_left_out() -> None:
     there = ["right_wrist_0_rgb", "base_0_rgb"]
     assert read_pi0(OPENPI, {}, False, views=there).views == ("base_0_rgb", "right_wrist_0_rgb")
@@ -109,6 +119,7 @@ def test_cameras_that_are_not_there_are_left_out() -> None:
         (OPENPI, {"prompt_sizes": [16, 64]}, "prompt_sizes: expected sizes up to the 48 tokens"),
         (OPENPI, {"colour": 1}, "flashrt.json: unknown key colour"),
         (OPENPI, {"action_mode": "delta", "absolute_actions": ["x"]}, "absolute_actions: expected some of the actions"),
+        (OPENPI, {"state_prompt": "joints"}, "flashrt.json.state_prompt: expected one of 'none'"),
         (OPENPI, {"absolute_actions": ["action_0"]}, "with action_mode delta"),
         ({**LEROBOT, "type": "pi0", "action_feature_names": ["x"]}, {}, "expected a name for each of the 8 actions"),
         (

@@ -74,6 +74,19 @@ def test_delta_actions_are_relative_to_the_measured_joints(tmp_path: Path) -> No
     np.testing.assert_allclose(chunks["delta"] - chunks["absolute"], np.tile(seen.state, (10, 1)), atol=1e-12)
 
 
+def test_the_prompt_of_pi05_holds_the_state_as_it_was_trained_to(tmp_path: Path) -> None:
+    proprio, prompts = np.full(len(STATE), -1, np.float32), {}
+    for how in ("joints", "padded", "none"):
+        policy = load_policy(write_tiny_pi0(tmp_path / how, "pi05", state_prompt=how), device="cpu")
+        Session(policy).begin("press the red button")
+        made = policy.processor
+        prompts[how] = made.tokenizer.decode(made.prompt(made.instruction("press"), proprio).tolist())
+    words = " ".join("0" * len(STATE))
+    assert prompts["joints"] == f"Task: press, State: {words};\nAction: "
+    assert prompts["padded"] == f"Task: press, State: {words} 128 128;\nAction: "
+    assert prompts["none"] == "press\n"
+
+
 def test_a_tokenizer_or_type_of_another_checkpoint_is_refused(tmp_path: Path, refuses) -> None:
     folder = write_tiny_pi0(tmp_path, "pi05")
     config = json.loads((folder / "config.json").read_text())

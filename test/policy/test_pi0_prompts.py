@@ -53,6 +53,12 @@ def test_pi05s_prompt_is_openpis_and_follows_the_state(model: Path, theirs) -> N
         assert prompts.prompt(kept, np.array(state, np.float32)).tolist() == theirs.encode(text, add_bos=True)
 
 
+def test_a_padded_state_has_zeros_behind_its_joints(model: Path, theirs) -> None:
+    prompts = Pi05Prompts(SentencePiece(model), 100, SimpleNamespace(instruction_size=64, state_dim=1), padding=2)
+    tokens = prompts.prompt(prompts.instruction("press"), np.array([-1.0], np.float32))
+    assert tokens.tolist() == theirs.encode("Task: press, State: 0 128 128;\nAction: ", add_bos=True)
+
+
 def test_numbers_are_binned_as_openpi_bins_them() -> None:
     values = np.linspace(-1.2, 1.2, 999).astype(np.float32)
     assert discretised(values) == (np.digitize(values, bins=np.linspace(-1, 1, 257)[:-1]) - 1).tolist()
