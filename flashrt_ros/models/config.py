@@ -60,6 +60,7 @@ class HybridConfig:
     observe_prompt: str
 
     absolute_actions = ()
+    antialias = False
 
     @property
     def guided(self) -> bool:

@@ -96,6 +96,11 @@ class Pi0Config:
     rewrites = True
 
     @property
+    def antialias(self) -> bool:
+        """Whether larger images are made smaller with antialiasing, as openpi does and LeRobot does not."""
+        return self.convention == "openpi"
+
+    @property
     def state_dim(self) -> int:
         """Joints of the measured state."""
         return len(self.state_names)

@@ -38,6 +38,10 @@ class PolicyConfig(Protocol):
         """Height and width of a view."""
 
     @property
+    def antialias(self) -> bool:
+        """Whether larger images are made smaller with antialiasing."""
+
+    @property
     def state_names(self) -> tuple[str, ...]:
         """Numbers of the measured state in the model's order."""
 

@@ -76,7 +76,7 @@ class Processor:
         extra = [view for view in observation.images if view not in config.views]
         if missing or extra:
             raise _bad_observation(f"views missing {missing}, unknown {extra}; give {list(config.views)}")
-        images = np.stack([_view(view, observation.images[view], config.image_size) for view in config.views])
+        images = np.stack([self._view(view, observation.images[view]) for view in config.views])
         state = self._state(observation.state)
         with np.errstate(over="ignore"):
             proprio = self.normaliser.state(state)
@@ -134,6 +134,12 @@ class Processor:
         """The tokens, int64 [n], of a kept instruction for an observation with this normalised state."""
         return self.prompts.prompt(kept, proprio)
 
+    def _view(self, view: str, image: np.ndarray) -> np.ndarray:
+        try:
+            return resize_with_pad(np.asarray(image), self.config.image_size, antialias=self.config.antialias)
+        except FlashrtError as error:
+            raise _bad_observation(f"view {view}: {error}") from error
+
     def _state(self, state: np.ndarray) -> np.ndarray:
         names = self.config.state_names
         values = np.asarray(state)
@@ -146,13 +152,6 @@ class Processor:
         if broken:
             raise _bad_observation(f"state is not finite: {', '.join(broken)}")
         return values
-
-
-def _view(view: str, image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    try:
-        return resize_with_pad(np.asarray(image), size)
-    except FlashrtError as error:
-        raise _bad_observation(f"view {view}: {error}") from error
 
 
 def _bad_observation(message: str) -> FlashrtError:

@@ -44,7 +44,7 @@ def test_what_openpis_converter_writes() -> None:
     assert config.expert == GemmaConfig(width=1024, depth=18, mlp_width=4096, heads=8, kv_heads=1, head_dim=256)
     assert config.vision == SiglipConfig(width=1152, depth=27, mlp_width=4304, heads=16, patch=14)
     assert (config.horizon, config.steps, config.vocab_size) == (15, 10, 257152)
-    assert (config.normalisation, config.convention) == ("mean_std", "openpi")
+    assert (config.normalisation, config.convention, config.antialias) == ("mean_std", "openpi", True)
     assert (config.state_dim, config.action_dim, config.action_names[-1]) == (14, 7, "action_6")
     assert (config.image_rows, config.max_rows) == (3 * 256, 3 * 256 + 48 + 1)
     assert config.accumulated_time
@@ -57,7 +57,7 @@ def test_what_lerobot_writes() -> None:
     assert config.views == ("top", "wrist")  # an empty camera is masked, and so left out
     assert (config.state_dim, config.action_names) == (7, tuple("abcdefgh"))
     assert (config.horizon, config.steps, config.max_instruction_tokens) == (50, 5, 200)
-    assert (config.normalisation, config.convention) == ("quantile", "lerobot")
+    assert (config.normalisation, config.convention, config.antialias) == ("quantile", "lerobot", False)
     assert not config.accumulated_time
 
 

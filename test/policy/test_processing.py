@@ -32,6 +32,7 @@ def make(tmp_path: Path, tokenizer_file: Path):
         config = {
             "views": ("front", "wrist"),
             "image_size": (8, 8),
+            "antialias": False,
             "state_names": STATE,
             "action_names": ACTION,
             "action_mode": "delta",
@@ -59,7 +60,10 @@ def test_observation_follows_the_configs_order(make) -> None:
     assert processed.proprio.dtype == np.float32
     assert seen().measured == (0.5, -0.25, 2.0)
     larger = seen(images={"front": FRONT.repeat(3, 0).repeat(3, 1), "wrist": WRIST})
-    assert make().observation(larger).images.shape == (2, 8, 8, 3)
+    plain, averaged = (make(antialias=antialias).observation(larger).images for antialias in (False, True))
+    assert plain.shape == averaged.shape == (2, 8, 8, 3)
+    assert np.array_equal(plain[1], averaged[1])
+    assert not np.array_equal(plain[0], averaged[0])
 
 
 @pytest.mark.parametrize(
