@@ -134,7 +134,7 @@ class HybridFolder:
     def tokenizer(self) -> Tokenizer:
         """See Folder.tokenizer."""
         tokenizer = Tokenizer(self._folder / "tokenizer.json")
-        _check_vocabulary(tokenizer, self.config().text.vocab_size)
+        _check_vocabulary(tokenizer, tokenizer.largest_token, self.config().text.vocab_size)
         return tokenizer
 
     def prompts(self) -> Prompts:
@@ -171,14 +171,17 @@ class Pi0Folder:
     def tokenizer(self) -> TextTokenizer:
         """See Folder.tokenizer."""
         tokenizer = find_tokenizer(self._folder)
-        _check_vocabulary(tokenizer, self.config().vocab_size)
+        # PaliGemma's tokenizer.json has a special token for images behind the vocabulary; no instruction may hold one.
+        largest = max(tokenizer.largest_text_token, tokenizer.begin_token())
+        _check_vocabulary(tokenizer, largest, self.config().vocab_size)
         return tokenizer
 
     def prompts(self) -> Prompts:
         """See Folder.prompts."""
         config, tokenizer = self.config(), self.tokenizer()
         if config.state_prompt == "none":
-            return Pi0Prompts(tokenizer, config.max_instruction_tokens)
+            verbatim = config.convention == "lerobot" and not config.adaptive
+            return Pi0Prompts(tokenizer, config.max_instruction_tokens, verbatim)
         padding = config.state_width - config.state_dim if config.state_prompt == "padded" else 0
         return Pi05Prompts(tokenizer, config.max_instruction_tokens, config, padding)
 
@@ -197,10 +200,10 @@ class Pi0Folder:
         return statistics.length("state"), statistics.length("actions")
 
 
-def _check_vocabulary(tokenizer: TextTokenizer, vocabulary: int) -> None:
-    if tokenizer.largest_token >= vocabulary:
+def _check_vocabulary(tokenizer: TextTokenizer, largest: int, vocabulary: int) -> None:
+    if largest >= vocabulary:
         raise FlashrtError(
             ErrorCode.BAD_CHECKPOINT,
-            f"{tokenizer.path.name} gives tokens up to {tokenizer.largest_token}, the checkpoint's vocab_size is "
-            f"{vocabulary}; they are of different checkpoints",
+            f"{tokenizer.path.name} gives tokens up to {largest}, the checkpoint's vocab_size is {vocabulary}; they "
+            "are of different checkpoints",
         )

@@ -1,6 +1,6 @@
 # Copyright 2026 the flashrt_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""The prompts of pi0 and pi0.5, as openpi's PaligemmaTokenizer writes them."""
+"""The prompts of pi0 and pi0.5, as openpi's PaligemmaTokenizer and LeRobot's processors write them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ _BINS = np.linspace(-1, 1, 256 + 1)[:-1]
 class Pi0Prompts:
     """The instruction and a line's end, whatever is observed: pi0's state is a token of its own."""
 
-    def __init__(self, tokenizer: TextTokenizer, limit: int) -> None:
-        """`limit`: how many tokens."""
+    def __init__(self, tokenizer: TextTokenizer, limit: int, verbatim: bool = False) -> None:
+        """`limit`: how many tokens; `verbatim`: the text as it is, as LeRobot's pi0 takes it."""
         self.tokenizer = tokenizer
         self._limit = limit
+        self._verbatim = verbatim
         self._begin = tokenizer.begin_token()
 
     def instruction(self, text: str) -> NDArray[np.int64]:
@@ -28,8 +29,9 @@ class Pi0Prompts:
         longest = self._limit * self.tokenizer.longest_token
         check_text(text, longest, f"more than {self._limit} tokens can hold")
         check_special(text, self.tokenizer.special_tokens_in(text))
-        parts = ([self._begin], self.tokenizer.encode(cleaned(text)), self.tokenizer.encode("\n"))
-        tokens = np.concatenate(parts).astype(np.int64)
+        end = "\n"
+        lines = (text.removesuffix(end) + end,) if self._verbatim else (cleaned(text), end)
+        tokens = np.concatenate(([self._begin], *map(self.tokenizer.encode, lines))).astype(np.int64)
         check_tokens(text, len(tokens), self._limit)
         return tokens
 

@@ -45,6 +45,13 @@ def test_pi0s_prompt_is_openpis(model: Path, theirs) -> None:
     assert prompts.prompt(kept, np.zeros(3, np.float32)) is kept
 
 
+def test_lerobots_pi0_takes_the_text_as_it_is(model: Path, theirs) -> None:
+    prompts = Pi0Prompts(SentencePiece(model), 40, verbatim=True)
+    expected = theirs.encode(" press_the red\nbutton \n", add_bos=True)
+    for text in (" press_the red\nbutton ", " press_the red\nbutton \n"):
+        assert prompts.instruction(text).tolist() == expected
+
+
 def test_pi05s_prompt_is_openpis_and_follows_the_state(model: Path, theirs) -> None:
     prompts = adaptive(model)
     kept = prompts.instruction(" press_the red\nbutton ü ")
@@ -96,6 +103,9 @@ def test_the_tokenizer_is_found_in_either_form(model: Path, tmp_path: Path, refu
     assert prompts.instruction("ab").tolist() == [2, 0, 1]
     with refuses(ErrorCode.BAD_INSTRUCTION, "<bos>"):
         prompts.instruction("a<bos>b")
+    (tmp_path / "tokenizer").mkdir()
+    (tmp_path / "tokenizer.json").rename(tmp_path / "tokenizer" / "tokenizer.json")  # where LeRobot saves it
+    assert find_tokenizer(tmp_path).encode("ab").tolist() == [0, 1]
     (tmp_path / "tokenizer.model").write_bytes(model.read_bytes())
     assert find_tokenizer(tmp_path).begin_token() == BOS
     (tmp_path / "tokenizer.model").write_bytes(b"no model")
