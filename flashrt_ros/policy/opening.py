@@ -18,6 +18,7 @@ from flashrt_ros.models.pi0 import Pi0, is_adaptive, is_pi0
 from flashrt_ros.models.pi0_config import Pi0Config, read_pi0
 from flashrt_ros.models.policy_model import PolicyConfig, PolicyModel
 from flashrt_ros.models.section import Section
+from flashrt_ros.policy.lerobot_steps import check_steps
 from flashrt_ros.policy.normalise import Normaliser
 from flashrt_ros.policy.pi0_prompts import Pi0Prompts, Pi05Prompts
 from flashrt_ros.policy.prompts import Prompts, TemplatePrompts
@@ -189,6 +190,7 @@ class Pi0Folder:
         if self._extra.get("normalisation") == "none":
             return none_needed(self._folder)
         if "input_features" in self._values:
+            check_steps(self._folder, self._values)
             return read_lerobot(self._folder)
         return read_openpi(self._folder, self._asset)
 

@@ -71,8 +71,8 @@ DEEP = b'{"a":' * 5000
             b'"x": null, "base": {',
             "input_features.x: expected an",
         ),
-        ("policy_preprocessor.json", b"", DEEP, "policy_preprocessor.json: not JSON: maximum recursion"),
-        ("policy_postprocessor.json", b'{\n        "eps": 1e-08\n      }', b"null", "eps is None"),
+        ("policy_preprocessor.json", b"", DEEP, "policy_preprocessor.json: cannot be read: maximum recursion"),
+        ("policy_postprocessor.json", b'{\n        "eps": 1e-08\n      }', b"null", "config: expected an object, found None"),
         ("paligemma_tokenizer.model", None, b"", "not a sentencepiece model: it is empty"),
     ],
 )
