@@ -15,6 +15,15 @@ from flashrt_ros.models.section import Section
 MODES = {"MEAN_STD": "mean_std", "QUANTILES": "quantile", "MIN_MAX": "min_max", "IDENTITY": "none"}
 """Its normalisation modes, and what they are called here."""
 
+_FIXED: dict[str, object] = {
+    "n_obs_steps": 1,
+    "min_period": 4e-3,
+    "max_period": 4.0,
+    "use_visual_memory": False,
+    "use_proprioceptive_memory": False,
+}
+"""Settings that change what the network computes, and their values that it is written for here."""
+
 _CAMERA = "observation.images."
 
 
@@ -32,6 +41,12 @@ class Joints:
     action_names: tuple[str, ...]
     relative: bool
     absolute: tuple[int, ...]
+
+
+def check_fixed(root: Section) -> None:
+    """Refuse a network that computes something else."""
+    for key, value in _FIXED.items():
+        root.only(key, value, value)
 
 
 def joints(root: Section) -> Joints:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flashrt_ros.models.lerobot_config import MODES, Joints, cameras, joints, mapped
+from flashrt_ros.models.lerobot_config import MODES, Joints, cameras, check_fixed, joints, mapped
 from flashrt_ros.models.section import Section
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
@@ -154,6 +154,7 @@ def read_pi0(
     """
     root, own = Section(dict(values), "config.json"), Section(dict(extra), "flashrt.json")
     _check_type(root, adaptive)
+    check_fixed(root)
     lerobot = "input_features" in root.values
     limit = _either(root, ("max_token_len", "tokenizer_max_length"), 200 if adaptive else 48)
     language, expert = _gemma(root, "language", "paligemma"), _gemma(root, "action_expert", "action_expert")

@@ -119,6 +119,8 @@ def test_cameras_that_are_not_there_are_left_out() -> None:
         (OPENPI, {"prompt_sizes": [16, 64]}, "prompt_sizes: expected sizes up to the 48 tokens"),
         (OPENPI, {"colour": 1}, "flashrt.json: unknown key colour"),
         (OPENPI, {"action_mode": "delta", "absolute_actions": ["x"]}, "absolute_actions: expected some of the actions"),
+        ({**LEROBOT, "type": "pi0", "max_period": 10.0}, {}, "max_period: expected 4.0, the only supported value"),
+        ({**LEROBOT, "type": "pi0", "use_visual_memory": True}, {}, "use_visual_memory: expected False"),
         (OPENPI, {"state_prompt": "joints"}, "flashrt.json.state_prompt: expected one of 'none'"),
         (OPENPI, {"absolute_actions": ["action_0"]}, "with action_mode delta"),
         ({**LEROBOT, "type": "pi0", "action_feature_names": ["x"]}, {}, "expected a name for each of the 8 actions"),
