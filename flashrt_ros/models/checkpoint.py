@@ -17,6 +17,9 @@ from flashrt_ros.runtime.progress import Tell, tell_nobody
 
 _INDEX = "model.safetensors.index.json"
 _SINGLE = "model.safetensors"
+_STATISTICS = ("policy_preprocessor", "policy_postprocessor")
+"""How LeRobot's files begin that hold no weights."""
+_POINTER = b"version https://git-lfs"
 _STARVLA = "qwen_vl_interface.model."
 _TEXT = ("embed_tokens.", "layers.", "norm.")
 _LISTED = 10
@@ -39,7 +42,7 @@ class Checkpoint:
     """The tensors of a folder. Opening reads the headers alone.
 
     They are in the files that model.safetensors.index.json names, or in model.safetensors, or, without either, in
-    every *.safetensors file.
+    every *.safetensors file but LeRobot's statistics.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -61,7 +64,8 @@ class Checkpoint:
         elif (self.folder / _SINGLE).exists():
             names = [_SINGLE]
         else:
-            names = sorted(path.name for path in self.folder.glob("*.safetensors"))
+            found = (path.name for path in self.folder.glob("*.safetensors"))
+            names = sorted(name for name in found if not name.startswith(_STATISTICS))
         if not names:
             raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"{self.folder}: holds no *.safetensors file")
         return tuple(self.folder / name for name in names)
@@ -79,6 +83,9 @@ class Checkpoint:
                     self._places[name] = (file, key)
                     self.shapes[name] = tuple(tensors.get_slice(key).get_shape())
         except (SafetensorError, OSError) as error:
+            if _is_pointer(file):
+                message = f"{file}: is the pointer of Git LFS to its file; fetch that: git lfs pull"
+                raise FlashrtError(ErrorCode.BAD_CHECKPOINT, message) from error
             raise _unreadable(file, error) from error
 
     def __contains__(self, name: str) -> bool:
@@ -135,6 +142,13 @@ class Checkpoint:
         except OSError as error:
             raise _unreadable(self.folder, error) from error  # the error names the file
         return found
+
+
+def _is_pointer(file: Path) -> bool:
+    if not file.is_file():
+        return False
+    with file.open("rb") as stream:
+        return stream.read(len(_POINTER)) == _POINTER
 
 
 def _unreadable(file: Path, error: Exception) -> FlashrtError:

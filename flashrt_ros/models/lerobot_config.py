@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flashrt_ros.models.section import Section
+from flashrt_ros.models.section import Section, are_names
 
 MODES = {"MEAN_STD": "mean_std", "QUANTILES": "quantile", "MIN_MAX": "min_max", "IDENTITY": "none"}
 """Its normalisation modes, and what they are called here."""
@@ -80,6 +80,8 @@ def cameras(root: Section) -> tuple[str, ...]:
     """Cameras in the order of the features; the empty ones are masked, so that they are left out."""
     features = root.section("input_features")
     names = [key.removeprefix(_CAMERA) for key in features.values if features.section(key).get("type") == "VISUAL"]
+    if not are_names(names):
+        root.refuse("input_features", f"cameras of different printable names behind {_CAMERA!r}")
     return tuple(name for name in names if not name.startswith("empty_camera"))
 
 

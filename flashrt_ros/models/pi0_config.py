@@ -220,7 +220,7 @@ def _gemma(root: Section, key: str, stem: str) -> GemmaConfig:
     if key in root.values:
         part = root.section(key)
         heads, kv_heads = part.integer("num_heads"), part.integer("num_kv_heads")
-        sizes = (part.integer("width"), part.integer("depth"), part.integer("mlp_dim"))
+        sizes = (part.integer("width"), part.layers("depth"), part.integer("mlp_dim"))
         return GemmaConfig(*sizes, heads, kv_heads, part.integer("head_dim"))
     usual = "gemma_2b" if key == "language" else "gemma_300m"
     return GemmaConfig(*_VARIANTS[root.choice(f"{stem}_variant", _VARIANTS, usual)], heads=8, kv_heads=1, head_dim=256)
@@ -233,7 +233,7 @@ def _siglip(root: Section) -> SiglipConfig:
     part = root.section("vision")
     config = SiglipConfig(
         width=part.integer("hidden_size"),
-        depth=part.integer("num_layers"),
+        depth=part.layers("num_layers"),
         mlp_width=part.integer("intermediate_size"),
         heads=part.integer("num_heads"),
         patch=part.integer("patch_size"),

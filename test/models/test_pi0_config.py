@@ -17,6 +17,7 @@ OPENPI = {
     "action_expert_variant": "gemma_300m",
     "precision": "bfloat16",
 }
+VISION = {"hidden_size": 48, "intermediate_size": 96, "num_heads": 3, "patch_size": 14}
 IMAGE = {"type": "VISUAL", "shape": [3, 224, 224]}
 LEROBOT = {
     "type": "pi05",
@@ -103,6 +104,13 @@ def test_cameras_that_are_not_there_are_left_out() -> None:
     assert len(read_pi0(OPENPI, {}, False, views=["front"]).views) == 3
 
 
+@pytest.mark.parametrize("key", ["top", "observation.images.", "observation.images.a\n", "observation.images.\ud800"])
+def test_cameras_of_lerobot_need_names_of_their_own(key: str) -> None:
+    features = {**LEROBOT["input_features"], key: IMAGE}
+    with pytest.raises(FlashrtError, match="input_features: expected cameras of different printable names"):
+        read_pi0({**LEROBOT, "input_features": features}, {}, adaptive=True)
+
+
 @pytest.mark.parametrize(
     ("values", "extra", "named"),
     [
@@ -116,6 +124,8 @@ def test_cameras_that_are_not_there_are_left_out() -> None:
         ),
         ({**OPENPI, "image_resolution": [224, 225]}, {}, "image_resolution: expected multiples of the patch size 14"),
         (OPENPI, {"state_names": [str(i) for i in range(33)]}, "state_names: expected at most the 32"),
+        ({**OPENPI, "vision": {**VISION, "num_layers": 1001}}, {}, "num_layers: expected an integer of at least 1,"),
+        (OPENPI, {"views": ["a\u202e", "b"]}, "views: expected a list of different non-empty printable strings"),
         (OPENPI, {"prompt_sizes": [16, 64]}, "prompt_sizes: expected sizes up to the 48 tokens"),
         (OPENPI, {"colour": 1}, "flashrt.json: unknown key colour"),
         (OPENPI, {"action_mode": "delta", "absolute_actions": ["x"]}, "absolute_actions: expected some of the actions"),

@@ -72,7 +72,7 @@ DEEP = b'{"a":' * 5000
             "input_features.x: expected an",
         ),
         ("policy_preprocessor.json", b"", DEEP, "policy_preprocessor.json: cannot be read: maximum recursion"),
-        ("policy_postprocessor.json", b'{\n        "eps": 1e-08\n      }', b"null", "config: expected an object, found"),
+        ("policy_postprocessor.json", b'{\n        "eps": 1e-08\n      }', b"null", "expected an object, found None"),
         ("paligemma_tokenizer.model", None, b"", "not a sentencepiece model: it is empty"),
     ],
 )
