@@ -19,6 +19,7 @@ VIEWS = ("base_0_rgb", "left_wrist_0_rgb", "right_wrist_0_rgb")
 """openpi's cameras, in the order of the prefix."""
 
 _LETTERS = 512
+_TIMES = ("accumulated", "exact")
 _VARIANTS = {"gemma_2b": (2048, 18, 16384), "gemma_300m": (1024, 18, 4096)}
 """Width, depth and width of the feed-forward layers; all have 8 query heads and 1 key-value head of 256."""
 
@@ -173,7 +174,8 @@ def read_pi0(
         state_width=root.integer("max_state_dim", default=action_width),
         horizon=_either(root, ("action_horizon", "chunk_size"), None),
         steps=own.integer("steps", default=root.integer("num_inference_steps", default=10)),
-        accumulated_time=own.choice("time", ("accumulated", "exact"), "accumulated") == "accumulated",
+        # LeRobot adds times up until 0.4.2, and does not since.
+        accumulated_time=own.choice("time", _TIMES, "exact" if lerobot else "accumulated") == "accumulated",
         prompt_sizes=_prompt_sizes(own, limit),
         name=own.text("name", "pi05" if adaptive else "pi0"),
         trained=own.flag("trained", True),

@@ -10,8 +10,8 @@ from typing import Any
 
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
-_BELOW = ("*/config.json", "pretrained_model/config.json", "checkpoints/*/pretrained_model/config.json")
-"""Where a folder of a training run keeps its checkpoints; the last two are LeRobot's."""
+_BELOW = ("*/model.safetensors", "*/config.json", "checkpoints/*/pretrained_model/config.json")
+"""Where a folder of a training run keeps its checkpoints: openpi's, and LeRobot's from below and from above."""
 
 
 def without_config(folder: Path) -> FlashrtError:
@@ -28,8 +28,9 @@ def _instead(folder: Path) -> str:
             '{"action_dim": 32, "action_horizon": N, "paligemma_variant": "gemma_2b", "action_expert_variant": '
             '"gemma_300m"}, with the values of the training config'
         )
-    below = sorted(path.parent for pattern in _BELOW for path in folder.glob(pattern))
-    return f"did you mean {below[-1]}?" if below else "a checkpoint folder holds it"
+    below = [str(path.parent) for pattern in _BELOW for path in folder.glob(pattern)]
+    newest = max(below, key=lambda name: (len(name), name), default="")  # step 1000 comes after step 900
+    return f"did you mean {newest}?" if newest else "a checkpoint folder holds it"
 
 
 def check_not_foreign(folder: Path, values: Mapping[str, Any], names: Iterable[str]) -> None:

@@ -31,10 +31,7 @@ _KNOWN = {
 def read_steps(path: Path) -> list[Section]:
     """The steps of a file, in order; BAD_CHECKPOINT where they cannot be read."""
     if not path.exists():
-        raise _bad(
-            f"{path}: not found; LeRobot writes it since 0.4, with the statistics, and its "
-            "processor/migrate_policy_normalization.py makes it of an older checkpoint"
-        )
+        raise _bad(f"{path}: not found; LeRobot writes it beside the weights, with the statistics, since 0.4")
     steps = Section(read_json(path), path.name).get("steps", None)
     if not isinstance(steps, list):
         raise _bad(f"{path}: no list under the key 'steps'")

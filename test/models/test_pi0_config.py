@@ -54,7 +54,7 @@ def test_what_openpis_converter_writes() -> None:
 
 
 def test_what_lerobot_writes() -> None:
-    config = read_pi0(LEROBOT, {"action_names": list("abcdefgh"), "time": "exact"}, adaptive=True)
+    config = read_pi0(LEROBOT, {"action_names": list("abcdefgh")}, adaptive=True)
     assert config.views == ("top", "wrist")  # an empty camera is masked, and so left out
     assert (config.state_dim, config.action_names) == (7, tuple("abcdefgh"))
     assert (config.horizon, config.steps, config.max_instruction_tokens) == (50, 5, 200)

@@ -21,6 +21,13 @@ def test_a_folder_without_config_is_told_what_it_is(tmp_path: Path, refuses) -> 
     (trained / "config.json").unlink()
     with refuses(ErrorCode.BAD_CHECKPOINT, "openpi's training writes none", '"action_horizon": N'):
         open_folder(trained)
+    with refuses(ErrorCode.BAD_CHECKPOINT, f"did you mean {trained}?"):
+        open_folder(trained.parent)
+    for step in ("900", "1000"):
+        write_tiny_pi0(tmp_path / "openpi" / step, "pi0")
+        (tmp_path / "openpi" / step / "config.json").unlink()
+    with refuses(ErrorCode.BAD_CHECKPOINT, f"did you mean {tmp_path / 'openpi' / '1000'}?"):
+        open_folder(tmp_path / "openpi")
     (tmp_path / "params").mkdir()
     with refuses(ErrorCode.BAD_CHECKPOINT, "openpi's for JAX"):
         open_folder(tmp_path)

@@ -21,6 +21,42 @@ def change(folder: Path, name: str, **changes: Any) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
+def saved(kind: str) -> list[dict[str, Any]]:
+    """The preprocessor of lerobot 0.6.1, which saves its tokenizer too, for six joints."""
+    state, action = {"type": "STATE", "shape": [6]}, {"type": "ACTION", "shape": [6]}
+    mode = "MEAN_STD" if kind == "pi0" else "QUANTILES"
+    relative = {"enabled": False, "exclude_joints": ["gripper"], "action_names": None}
+    normaliser = {
+        "eps": 1e-8,
+        "features": {"observation.state": state, "action": action},
+        "norm_map": {"VISUAL": "IDENTITY", "STATE": mode, "ACTION": mode},
+    }
+    file = "policy_preprocessor_step_1_normalizer_processor.safetensors"
+    steps: list[dict[str, Any]] = [
+        {"registry_name": "rename_observations_processor", "config": {"rename_map": {}}},
+        {"registry_name": "to_batch_processor", "config": {}},
+        {"registry_name": "relative_actions_processor", "config": relative},
+        {"registry_name": "normalizer_processor", "config": normaliser, "state_file": file},
+        {
+            "registry_name": "tokenizer_processor",
+            "config": {"max_length": 48, "task_key": "task", "tokenizer_name": "tokenizer"},
+            "artifacts": {"tokenizer_name": "tokenizer"},
+        },
+        {"registry_name": "device_processor", "config": {"device": "cpu", "float_dtype": None}},
+    ]
+    of_kind = {"pi0": "pi0_new_line_processor", "pi05": "pi05_prepare_state_tokenizer_processor_step"}
+    return [*steps[:4], {"registry_name": of_kind[kind], "config": {}}, *steps[4:]]
+
+
+@pytest.mark.parametrize("kind", ["pi0", "pi05"])
+def test_what_lerobot_saves_is_known(kind: Any, tmp_path: Path) -> None:
+    folder = write_tiny_pi0(tmp_path, kind, "lerobot")
+    change(folder, "policy_preprocessor.json", steps=saved(kind))
+    (folder / "tokenizer").mkdir()
+    (folder / "paligemma_tokenizer.model").rename(folder / "tokenizer" / "tokenizer.model")
+    assert open_checkpoint(folder).tokenizer.path.parent.name == "tokenizer"
+
+
 def steps(folder: Path) -> list[dict[str, Any]]:
     return list(json.loads((folder / "policy_preprocessor.json").read_text())["steps"])
 

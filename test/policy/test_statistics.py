@@ -80,7 +80,7 @@ def test_lerobots_files_that_do_not_fit_are_refused(lerobot: Path, refuses) -> N
     with refuses(ErrorCode.BAD_CHECKPOINT, "expected one normalizer_processor", "found 0"):
         read_lerobot(lerobot)
     path.unlink()
-    with refuses(ErrorCode.BAD_CHECKPOINT, "policy_preprocessor.json: not found; LeRobot writes it since 0.4"):
+    with refuses(ErrorCode.BAD_CHECKPOINT, "policy_preprocessor.json: not found; LeRobot writes it beside the weights"):
         read_lerobot(lerobot)
 
 
