@@ -188,7 +188,7 @@ def read_pi0(
         normalisation=own.choice("normalisation", MODES.values(), mapped(root) if lerobot else _usual(adaptive)),
         state_prompt=_state_prompt(root, own, adaptive),
         convention="lerobot" if lerobot else "openpi",
-        prefix_lock=own.flag("prefix_lock", False),
+        prefix_lock=_prefix_lock(root, own),
         assumed=_assumed(root, own, adaptive, lerobot),
     )
     own.finish()
@@ -250,6 +250,13 @@ def _image_size(root: Section) -> tuple[int, int]:
         return 224, 224
     height, width = root.integers("image_resolution", count=2)
     return height, width
+
+
+def _prefix_lock(root: Section, own: Section) -> bool:
+    locked = own.flag("prefix_lock", False)
+    if locked and root.get("rtc_training_max_delay", 0) != 0:  # of LeRobot behind 0.6.1
+        own.refuse("prefix_lock", "false: LeRobot trains given rows at time 0, here they have the time of the others")
+    return locked
 
 
 def _state_prompt(root: Section, own: Section, adaptive: bool) -> str:

@@ -54,13 +54,13 @@ class Processor:
         self.prompts = prompts
         self.normaliser = normaliser
         if config.action_mode not in ("delta", "absolute"):
-            raise _bad_config(f"action_mode {config.action_mode!r}: use delta or absolute")
+            raise _bad_config(config, f"action_mode {config.action_mode!r}: use delta or absolute")
         delta = config.action_mode == "delta"
         self._relative = np.array([delta and name not in config.absolute_actions for name in config.action_names], bool)
         relative = [name for name, is_relative in zip(config.action_names, self._relative, strict=True) if is_relative]
         unmeasured = [name for name in relative if name not in config.state_names]
         if unmeasured:
-            raise _bad_config(f"action_mode delta, but action_names {unmeasured} are not among state_names")
+            raise _bad_config(config, f"action_mode delta, but action_names {unmeasured} are not among state_names")
 
     @property
     def tokenizer(self) -> TextTokenizer:
@@ -158,5 +158,5 @@ def _bad_observation(message: str) -> FlashrtError:
     return FlashrtError(ErrorCode.BAD_OBSERVATION, f"observation: {message}")
 
 
-def _bad_config(message: str) -> FlashrtError:
-    return FlashrtError(ErrorCode.BAD_CHECKPOINT, f"config.json flashrt.{message}")
+def _bad_config(config: PolicyConfig, message: str) -> FlashrtError:
+    return FlashrtError(ErrorCode.BAD_CHECKPOINT, f"checkpoint {config.name}: {message}")

@@ -136,7 +136,8 @@ def _read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_bytes())
     except OSError as error:
-        raise _bad(f"{path}: {error.strerror}; the checkpoint needs its normalisation statistics") from error
+        needs = f"the checkpoint needs its normalisation statistics, there or as assets/ASSET/{_FILE}"
+        raise _bad(f"{path}: {error.strerror}; {needs}") from error
     except (ValueError, RecursionError) as error:
         raise _bad(f"{path}: not JSON: {error}") from error
 

@@ -131,6 +131,7 @@ def test_cameras_of_lerobot_need_names_of_their_own(key: str) -> None:
         (OPENPI, {"action_mode": "delta", "absolute_actions": ["x"]}, "absolute_actions: expected some of the actions"),
         ({**LEROBOT, "type": "pi0", "max_period": 10.0}, {}, "max_period: expected 4.0, the only supported value"),
         ({**LEROBOT, "type": "pi0", "use_visual_memory": True}, {}, "use_visual_memory: expected False"),
+        ({**OPENPI, "rtc_training_max_delay": 5}, {"prefix_lock": True}, "prefix_lock: expected false"),
         (OPENPI, {"state_prompt": "joints"}, "flashrt.json.state_prompt: expected one of 'none'"),
         (OPENPI, {"absolute_actions": ["action_0"]}, "with action_mode delta"),
         ({**LEROBOT, "type": "pi0", "action_feature_names": ["x"]}, {}, "expected a name for each of the 8 actions"),

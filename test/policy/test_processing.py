@@ -30,6 +30,7 @@ def make(tmp_path: Path, tokenizer_file: Path):
 
     def make(**changes: Any) -> Processor:
         config = {
+            "name": "arm",
             "views": ("front", "wrist"),
             "image_size": (8, 8),
             "antialias": False,
@@ -139,7 +140,7 @@ def test_instruction_is_bounded_with_its_template(make, refuses) -> None:
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"action_mode": "relative"}, "action_mode 'relative'"),
+        ({"action_mode": "relative"}, "checkpoint arm: action_mode 'relative'"),
         ({"action_names": ("tool", "lift")}, "['tool'] are not among state_names"),
         ({"instruction_template": "push"}, "instruction_template 'push'"),
     ],
