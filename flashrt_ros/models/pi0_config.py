@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flashrt_ros.models.lerobot_config import MODES, Joints, cameras, check_fixed, joints, mapped
+from flashrt_ros.models.pi0_sizes import GemmaConfig, SiglipConfig, read_gemma, read_siglip
 from flashrt_ros.models.section import Section
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
@@ -20,36 +21,6 @@ VIEWS = ("base_0_rgb", "left_wrist_0_rgb", "right_wrist_0_rgb")
 
 _LETTERS = 512
 _TIMES = ("accumulated", "exact")
-_VARIANTS = {"gemma_2b": (2048, 18, 16384), "gemma_300m": (1024, 18, 4096)}
-"""Width, depth and width of the feed-forward layers; all have 8 query heads and 1 key-value head of 256."""
-
-
-@dataclass(frozen=True, slots=True)
-class GemmaConfig:
-    """One of the two transformers that share their keys and values."""
-
-    width: int
-    depth: int
-    mlp_width: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-
-
-@dataclass(frozen=True, slots=True)
-class SiglipConfig:
-    """The visual tower."""
-
-    width: int
-    depth: int
-    mlp_width: int
-    heads: int
-    patch: int
-
-    @property
-    def head_dim(self) -> int:
-        """Features of a head."""
-        return self.width // self.heads
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,14 +129,14 @@ def read_pi0(
     check_fixed(root)
     lerobot = "input_features" in root.values
     limit = _either(root, ("max_token_len", "tokenizer_max_length"), 200 if adaptive else 48)
-    language, expert = _gemma(root, "language", "paligemma"), _gemma(root, "action_expert", "action_expert")
+    language, expert = read_gemma(root, "language", "paligemma"), read_gemma(root, "action_expert", "action_expert")
     action_width = _either(root, ("action_dim", "max_action_dim"), 32)
     known = joints(root) if lerobot else Joints(*(widths or (0, 0)), (), (), False, ())
     state_names = _names(own, "state_names", "state", known.state or action_width, known.state_names)
     action_names = _names(own, "action_names", "action", known.action or action_width, known.action_names)
     action_mode = own.choice("action_mode", ("delta", "absolute"), "delta" if known.relative else "absolute")
     config = Pi0Config(
-        vision=_siglip(root),
+        vision=read_siglip(root),
         language=language,
         expert=expert,
         vocab_size=root.section("language").integer("vocab_size") if "language" in root.values else 257152,
@@ -216,33 +187,6 @@ def _either(root: Section, keys: tuple[str, str], default: int | None) -> int:
     if default is None:
         raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"config.json: give {' or '.join(keys)}")
     return default
-
-
-def _gemma(root: Section, key: str, stem: str) -> GemmaConfig:
-    if key in root.values:
-        part = root.section(key)
-        heads, kv_heads = part.integer("num_heads"), part.integer("num_kv_heads")
-        sizes = (part.integer("width"), part.layers("depth"), part.integer("mlp_dim"))
-        return GemmaConfig(*sizes, heads, kv_heads, part.integer("head_dim"))
-    usual = "gemma_2b" if key == "language" else "gemma_300m"
-    return GemmaConfig(*_VARIANTS[root.choice(f"{stem}_variant", _VARIANTS, usual)], heads=8, kv_heads=1, head_dim=256)
-
-
-def _siglip(root: Section) -> SiglipConfig:
-    """So400m/14 unless the file says otherwise."""
-    if "vision" not in root.values:
-        return SiglipConfig(width=1152, depth=27, mlp_width=4304, heads=16, patch=14)
-    part = root.section("vision")
-    config = SiglipConfig(
-        width=part.integer("hidden_size"),
-        depth=part.layers("num_layers"),
-        mlp_width=part.integer("intermediate_size"),
-        heads=part.integer("num_heads"),
-        patch=part.integer("patch_size"),
-    )
-    if config.width % config.heads:
-        part.refuse("num_heads", f"a divisor of the hidden_size {config.width}")
-    return config
 
 
 def _image_size(root: Section) -> tuple[int, int]:

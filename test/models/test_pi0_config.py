@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from flashrt_ros.models.pi0_config import GemmaConfig, SiglipConfig, read_pi0
+from flashrt_ros.models.pi0_config import read_pi0
+from flashrt_ros.models.pi0_sizes import GemmaConfig, SiglipConfig
 from flashrt_ros.runtime.errors import FlashrtError
 
 OPENPI = {
