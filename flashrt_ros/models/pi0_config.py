@@ -283,3 +283,18 @@ def _check(root: Section, own: Section, config: Pi0Config) -> None:
     ):
         if len(names) > width:
             own.refuse(key, f"at most the {width} that the tensors have")
+    if config.action_mode == "delta":
+        _check_places(config)
+
+
+def _check_places(config: Pi0Config) -> None:
+    """Deltas are taken by place (openpi's DeltaActions, LeRobot's to_relative_actions), and added by name here."""
+    state = dict(enumerate(config.state_names))
+    for place, name in enumerate(config.action_names):
+        if name not in config.absolute_actions and state.get(place) != name:
+            raise FlashrtError(
+                ErrorCode.BAD_CHECKPOINT,
+                f"action_mode delta: action {place}, {name}, is relative to number {place} of the state, "
+                f"{state.get(place, 'which has fewer')}; in flashrt.json name both alike (state_names, action_names), "
+                "or list it among absolute_actions",
+            )

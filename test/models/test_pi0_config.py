@@ -63,6 +63,7 @@ def test_what_lerobot_writes() -> None:
     assert not config.accumulated_time
 
 
+DELTA = {"action_mode": "delta", "state_names": ["pan", "lift"], "action_names": ["pan", "tilt"]}
 RELATIVE = {
     **LEROBOT,
     "use_relative_actions": True,
@@ -77,14 +78,14 @@ def test_relative_actions_of_lerobot_are_deltas_but_for_the_excluded_joints() ->
     assert config.state_names == config.action_names[:7]  # each is relative to the number of its place
     named = {"action_names": list("abcdefgh"), "state_names": list("abcdefg")}
     assert read_pi0(RELATIVE, named, adaptive=True).absolute_actions == ("h",)
-    assert read_pi0({**RELATIVE, "action_feature_names": None}, {}, adaptive=True).absolute_actions == ()
     absolute = read_pi0({**RELATIVE, "use_relative_actions": False}, {}, adaptive=True)
     assert (absolute.action_mode, absolute.absolute_actions) == ("absolute", ())
     assert (absolute.state_names[0], absolute.action_names[0]) == ("state_0", "joint_0.pos")
 
 
 def test_a_gripper_may_be_absolute_among_deltas() -> None:
-    extra = {"action_mode": "delta", "action_names": ["pan", "grip"], "absolute_actions": ["grip"]}
+    names = {"state_names": ["pan", "lift"], "action_names": ["pan", "grip"]}
+    extra = {"action_mode": "delta", "absolute_actions": ["grip"], **names}
     assert read_pi0(OPENPI, extra, adaptive=False).absolute_actions == ("grip",)
 
 
@@ -92,7 +93,7 @@ def test_what_no_file_says_is_told() -> None:
     assert "taken as absolute (action_mode)" in " ".join(read_pi0(OPENPI, {}, adaptive=False).assumed)
     assert len(read_pi0(OPENPI, {}, adaptive=True).assumed) == 2
     said = {**OPENPI, "discrete_state_input": False}
-    assert read_pi0(said, {"action_mode": "delta"}, adaptive=True).assumed == ()
+    assert read_pi0(said, {"action_mode": "absolute"}, adaptive=True).assumed == ()
     assert read_pi0(said, {}, adaptive=True).state_prompt == "none"
     assert "(state_prompt padded)" in " ".join(read_pi0(LEROBOT, {}, adaptive=True).assumed)
     assert read_pi0(RELATIVE, {}, adaptive=True).assumed == ()
@@ -134,6 +135,8 @@ def test_cameras_of_lerobot_need_names_of_their_own(key: str) -> None:
         ({**LEROBOT, "type": "pi0", "use_visual_memory": True}, {}, "use_visual_memory: expected False"),
         ({**OPENPI, "rtc_training_max_delay": 5}, {"prefix_lock": True}, "prefix_lock: expected false"),
         (OPENPI, {"state_prompt": "joints"}, "flashrt.json.state_prompt: expected one of 'none'"),
+        (OPENPI, DELTA, "action 1, tilt, is relative to number 1 of the state, lift; in flashrt.json name both alike"),
+        (OPENPI, {**DELTA, "state_names": ["pan"]}, "number 1 of the state, which has fewer"),
         (OPENPI, {"absolute_actions": ["action_0"]}, "with action_mode delta"),
         ({**LEROBOT, "type": "pi0", "action_feature_names": ["x"]}, {}, "expected a name for each of the 8 actions"),
         (
