@@ -72,6 +72,7 @@ class Checkpoint:
 
     def _add(self, file: Path) -> None:
         try:
+            check_file(file)
             with safe_open(file, framework="pt") as tensors:
                 for key in tensors.keys():  # noqa: SIM118 (not a dictionary)
                     name = canonical(key)
@@ -83,9 +84,6 @@ class Checkpoint:
                     self._places[name] = (file, key)
                     self.shapes[name] = tuple(tensors.get_slice(key).get_shape())
         except (SafetensorError, OSError) as error:
-            if _is_pointer(file):
-                message = f"{file}: is the pointer of Git LFS to its file; fetch that: git lfs pull"
-                raise FlashrtError(ErrorCode.BAD_CHECKPOINT, message) from error
             raise _unreadable(file, error) from error
 
     def __contains__(self, name: str) -> bool:
@@ -144,11 +142,17 @@ class Checkpoint:
         return found
 
 
-def _is_pointer(file: Path) -> bool:
-    if not file.is_file():
-        return False
+def check_file(file: Path) -> None:
+    """Find what safetensors cannot tell: it reports each file that it may not open as absent.
+
+    Raises:
+        OSError: as the file system says.
+        FlashrtError: BAD_CHECKPOINT, it is what Git LFS leaves in the place of a file.
+    """
     with file.open("rb") as stream:
-        return stream.read(len(_POINTER)) == _POINTER
+        if stream.read(len(_POINTER)) == _POINTER:
+            message = f"{file}: is the pointer of Git LFS to its file; fetch that: git lfs pull"
+            raise FlashrtError(ErrorCode.BAD_CHECKPOINT, message)
 
 
 def _unreadable(file: Path, error: Exception) -> FlashrtError:

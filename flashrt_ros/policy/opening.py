@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +77,8 @@ def open_folder(path: str | Path, tensors: Checkpoint | None = None) -> Folder:
     if not folder.is_dir():
         message = f"checkpoint {folder}: no such folder; name the one with config.json"
         raise FlashrtError(ErrorCode.BAD_CHECKPOINT, message)
+    if not os.access(folder, os.R_OK | os.X_OK, effective_ids=True):
+        raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"checkpoint {folder}: may not be read; see its permissions")
     if not (folder / "config.json").exists():
         raise without_config(folder)
     values = read_json(folder / "config.json")

@@ -16,6 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from flashrt_ros.models.checkpoint import check_file
 from flashrt_ros.models.section import Section
 from flashrt_ros.policy.lerobot_steps import BEFORE, BEHIND, NORMALISER, UNNORMALISER, find_step
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
@@ -144,6 +145,7 @@ def _read_json(path: Path) -> Any:
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:
     try:
+        check_file(path)
         return load_file(path)
     except (SafetensorError, OSError) as error:
         raise _bad(f"{path}: cannot be read: {error}") from error

@@ -105,6 +105,12 @@ def test_a_pointer_of_git_lfs_is_told(tmp_path: Path) -> None:
         Checkpoint(tmp_path)
 
 
+def test_a_file_that_may_not_be_read_is_not_called_absent(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").mkdir()
+    with pytest.raises(FlashrtError, match=r"model\.safetensors: cannot be read: .*Is a directory"):
+        Checkpoint(tmp_path)
+
+
 def test_statistics_of_lerobot_are_no_shards(tmp_path: Path) -> None:
     for name in ("model-1", "policy_preprocessor_step_5_normalizer_processor"):
         save_file({f"{name}.weight": torch.zeros(1)}, tmp_path / f"{name}.safetensors")

@@ -35,6 +35,12 @@ def test_a_folder_without_config_is_told_what_it_is(tmp_path: Path, refuses) -> 
         open_folder(tmp_path / "params")
 
 
+def test_a_folder_that_may_not_be_read_is_not_called_empty(tmp_path: Path, monkeypatch, refuses) -> None:
+    monkeypatch.setattr("os.access", lambda *_, **__: False)
+    with refuses(ErrorCode.BAD_CHECKPOINT, f"checkpoint {tmp_path}: may not be read"):
+        open_folder(tmp_path)
+
+
 def test_an_adapter_is_refused_by_name(tmp_path: Path, refuses) -> None:
     folder = write_tiny_pi0(tmp_path, "pi0", "lerobot")
     (folder / "model.safetensors").rename(folder / "adapter_model.safetensors")
