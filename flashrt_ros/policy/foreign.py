@@ -52,3 +52,14 @@ def check_not_foreign(folder: Path, values: Mapping[str, Any], names: Iterable[s
             f"{folder}: was written by LeRobot before 0.4, whose pi0 had other images and normalised within; it is not "
             "served: fine-tune with 0.4 or later",
         )
+
+
+def check_hybrid(folder: Path, values: Mapping[str, Any]) -> None:
+    """Refuse a config.json without any part of a Qwen3.5 with a head, where the tensors are none of pi0's either."""
+    if not {"text_config", "framework"} & values.keys():
+        kind = f" (config.json has type {values['type']!r})" if "type" in values else ""
+        raise FlashrtError(
+            ErrorCode.BAD_CHECKPOINT,
+            f"{folder}: is no policy that is served{kind}: its tensors are not those of pi0 or pi0.5 "
+            "(paligemma_with_expert.*), and config.json has no text_config or framework of a Qwen3.5 with its head",
+        )

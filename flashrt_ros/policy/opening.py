@@ -19,7 +19,7 @@ from flashrt_ros.models.pi0 import Pi0, is_adaptive, is_pi0
 from flashrt_ros.models.pi0_config import Pi0Config, read_pi0
 from flashrt_ros.models.policy_model import PolicyConfig, PolicyModel
 from flashrt_ros.models.section import Section
-from flashrt_ros.policy.foreign import check_not_foreign, without_config
+from flashrt_ros.policy.foreign import check_hybrid, check_not_foreign, without_config
 from flashrt_ros.policy.lerobot_steps import check_steps
 from flashrt_ros.policy.normalise import Normaliser
 from flashrt_ros.policy.pi0_prompts import Pi0Prompts, Pi05Prompts
@@ -87,7 +87,10 @@ def open_folder(path: str | Path, tensors: Checkpoint | None = None) -> Folder:
     check_not_foreign(folder, values, ())
     checkpoint = tensors if tensors is not None else Checkpoint(folder)
     check_not_foreign(folder, values, checkpoint.shapes)
-    return Pi0Folder(folder, values, checkpoint) if is_pi0(checkpoint) else HybridFolder(folder, values, tensors)
+    if is_pi0(checkpoint):
+        return Pi0Folder(folder, values, checkpoint)
+    check_hybrid(folder, values)
+    return HybridFolder(folder, values, tensors)
 
 
 def open_checkpoint(

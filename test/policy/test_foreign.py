@@ -61,3 +61,10 @@ def test_a_lerobot_folder_from_before_its_processors_is_refused_by_name(tmp_path
     save_file(tensors, folder / "model.safetensors")
     with refuses(ErrorCode.BAD_CHECKPOINT, "was written by LeRobot before 0.4"):
         open_folder(folder)
+
+
+def test_another_policy_is_refused_by_its_type(tmp_path: Path, refuses) -> None:
+    (tmp_path / "config.json").write_text('{"type": "smolvla"}')
+    save_file({"model.vlm_with_expert.lm_expert.norm.weight": torch.zeros(1)}, tmp_path / "model.safetensors")
+    with refuses(ErrorCode.BAD_CHECKPOINT, "is no policy that is served (config.json has type 'smolvla')"):
+        open_folder(tmp_path)
