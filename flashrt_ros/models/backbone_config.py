@@ -83,7 +83,7 @@ def read_text(section: Section, tied: bool) -> TextConfig:
     """Read `text_config`; `tied` says that the head shares the embedding's weights."""
     for key, supported in (("hidden_act", "silu"), ("attention_bias", False), ("attn_output_gate", True)):
         section.only(key, supported)
-    layers = section.integer("num_hidden_layers")
+    layers = section.layers("num_hidden_layers")
     heads = section.integer("num_attention_heads")
     head_dim = section.integer("head_dim", default=256)
     rope = section.section("rope_parameters")
@@ -136,7 +136,7 @@ def read_vision(section: Section) -> VisionConfig:
     rope = section.get("rope_parameters", {})
     theta = Section(rope, f"{section.where}.rope_parameters").number("rope_theta", default=10000.0)
     config = VisionConfig(
-        depth=section.integer("depth"),
+        depth=section.layers("depth"),
         hidden_size=section.integer("hidden_size"),
         intermediate_size=section.integer("intermediate_size"),
         heads=section.integer("num_heads"),

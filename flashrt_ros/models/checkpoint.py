@@ -17,6 +17,9 @@ from flashrt_ros.runtime.progress import Tell, tell_nobody
 
 _INDEX = "model.safetensors.index.json"
 _SINGLE = "model.safetensors"
+_STATISTICS = ("policy_preprocessor", "policy_postprocessor")
+"""How LeRobot's files begin that hold no weights."""
+_POINTER = b"version https://git-lfs"
 _STARVLA = "qwen_vl_interface.model."
 _TEXT = ("embed_tokens.", "layers.", "norm.")
 _LISTED = 10
@@ -39,7 +42,7 @@ class Checkpoint:
     """The tensors of a folder. Opening reads the headers alone.
 
     They are in the files that model.safetensors.index.json names, or in model.safetensors, or, without either, in
-    every *.safetensors file.
+    every *.safetensors file but LeRobot's statistics.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -61,13 +64,15 @@ class Checkpoint:
         elif (self.folder / _SINGLE).exists():
             names = [_SINGLE]
         else:
-            names = sorted(path.name for path in self.folder.glob("*.safetensors"))
+            found = (path.name for path in self.folder.glob("*.safetensors"))
+            names = sorted(name for name in found if not name.startswith(_STATISTICS))
         if not names:
             raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"{self.folder}: holds no *.safetensors file")
         return tuple(self.folder / name for name in names)
 
     def _add(self, file: Path) -> None:
         try:
+            check_file(file)
             with safe_open(file, framework="pt") as tensors:
                 for key in tensors.keys():  # noqa: SIM118 (not a dictionary)
                     name = canonical(key)
@@ -135,6 +140,19 @@ class Checkpoint:
         except OSError as error:
             raise _unreadable(self.folder, error) from error  # the error names the file
         return found
+
+
+def check_file(file: Path) -> None:
+    """Find what safetensors cannot tell: it reports each file that it may not open as absent.
+
+    Raises:
+        OSError: as the file system says.
+        FlashrtError: BAD_CHECKPOINT, it is what Git LFS leaves in the place of a file.
+    """
+    with file.open("rb") as stream:
+        if stream.read(len(_POINTER)) == _POINTER:
+            message = f"{file}: is the pointer of Git LFS to its file; fetch that: git lfs pull"
+            raise FlashrtError(ErrorCode.BAD_CHECKPOINT, message)
 
 
 def _unreadable(file: Path, error: Exception) -> FlashrtError:

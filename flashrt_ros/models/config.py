@@ -59,6 +59,9 @@ class HybridConfig:
     instruct_prompt: str
     observe_prompt: str
 
+    absolute_actions = ()
+    antialias = False
+
     @property
     def guided(self) -> bool:
         """A GR00T head draws each chunk anew."""

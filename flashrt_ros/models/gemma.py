@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from flashrt_ros.models.ops import Ops
-from flashrt_ros.models.pi0_config import GemmaConfig
+from flashrt_ros.models.pi0_sizes import GemmaConfig
 from flashrt_ros.models.reference.quantised import Matrix, last_rows
 from flashrt_ros.models.weights import Part, Weight, matrix, quantised, weight
 from flashrt_ros.runtime.buffers import Buffer, BufferSet

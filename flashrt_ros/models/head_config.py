@@ -59,7 +59,7 @@ def read_head(section: Section) -> HeadConfig:
     config = HeadConfig(
         width=width,
         heads=heads,
-        layers=dit.integer("num_layers"),
+        layers=dit.layers("num_layers"),
         cross_width=dit.integer("cross_attention_dim"),
         interleaved=dit.flag("use_canonical_forward", dit.flag("interleave_self_attention", False)),
         output_dim=dit.integer("output_dim"),

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from flashrt_ros.models.lerobot_config import MODES, Joints, cameras, check_fixed, joints, mapped
+from flashrt_ros.models.pi0_sizes import GemmaConfig, SiglipConfig, read_gemma, read_siglip
 from flashrt_ros.models.section import Section
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
@@ -18,37 +20,7 @@ VIEWS = ("base_0_rgb", "left_wrist_0_rgb", "right_wrist_0_rgb")
 """openpi's cameras, in the order of the prefix."""
 
 _LETTERS = 512
-_CAMERA = "observation.images."
-_VARIANTS = {"gemma_2b": (2048, 18, 16384), "gemma_300m": (1024, 18, 4096)}
-"""Width, depth and width of the feed-forward layers; all have 8 query heads and 1 key-value head of 256."""
-
-
-@dataclass(frozen=True, slots=True)
-class GemmaConfig:
-    """One of the two transformers that share their keys and values."""
-
-    width: int
-    depth: int
-    mlp_width: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-
-
-@dataclass(frozen=True, slots=True)
-class SiglipConfig:
-    """The visual tower."""
-
-    width: int
-    depth: int
-    mlp_width: int
-    heads: int
-    patch: int
-
-    @property
-    def head_dim(self) -> int:
-        """Features of a head."""
-        return self.width // self.heads
+_TIMES = ("accumulated", "exact")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +31,10 @@ class Pi0Config:
     action_width, state_width: of the tensors, which `action_names` and `state_names` fill from the front.
     accumulated_time: times are summed up in float32, as openpi does, rather than 1 - step / steps.
     prompt_sizes: rows that a prompt is padded to, a stage each.
+    absolute_actions: of a policy whose action_mode is "delta", the actions that are absolute all the same.
+    state_prompt: how the state is in the prompt: "joints", its numbers; "padded", with zeros up to state_width; "none".
     convention: whose formulas and files of statistics are meant.
+    assumed: what no file says and is taken to be so, for people.
     """
 
     vision: SiglipConfig
@@ -80,14 +55,22 @@ class Pi0Config:
     state_names: tuple[str, ...]
     action_names: tuple[str, ...]
     action_mode: str
+    absolute_actions: tuple[str, ...]
     normalisation: str
+    state_prompt: str
     convention: str
     prefix_lock: bool
+    assumed: tuple[str, ...]
 
     condition_capacity = 0
     history = 1
     guided = True
     rewrites = True
+
+    @property
+    def antialias(self) -> bool:
+        """Whether larger images are made smaller with antialiasing, as openpi does and LeRobot does not."""
+        return self.convention == "openpi"
 
     @property
     def state_dim(self) -> int:
@@ -107,7 +90,7 @@ class Pi0Config:
     @property
     def instruction_size(self) -> int:
         """Numbers that are kept of the longest instruction: tokens, or letters where the state is written between."""
-        return _LETTERS if self.adaptive else self.max_instruction_tokens
+        return self.max_instruction_tokens if self.state_prompt == "none" else _LETTERS
 
     @property
     def patches(self) -> int:
@@ -143,13 +126,17 @@ def read_pi0(
     """
     root, own = Section(dict(values), "config.json"), Section(dict(extra), "flashrt.json")
     _check_type(root, adaptive)
+    check_fixed(root)
     lerobot = "input_features" in root.values
     limit = _either(root, ("max_token_len", "tokenizer_max_length"), 200 if adaptive else 48)
-    language, expert = _gemma(root, "language", "paligemma"), _gemma(root, "action_expert", "action_expert")
+    language, expert = read_gemma(root, "language", "paligemma"), read_gemma(root, "action_expert", "action_expert")
     action_width = _either(root, ("action_dim", "max_action_dim"), 32)
-    state, action = (_feature(root, key) for key in ("observation.state", "action")) if lerobot else widths or (0, 0)
+    known = joints(root) if lerobot else Joints(*(widths or (0, 0)), (), (), False, ())
+    state_names = _names(own, "state_names", "state", known.state or action_width, known.state_names)
+    action_names = _names(own, "action_names", "action", known.action or action_width, known.action_names)
+    action_mode = own.choice("action_mode", ("delta", "absolute"), "delta" if known.relative else "absolute")
     config = Pi0Config(
-        vision=_siglip(root),
+        vision=read_siglip(root),
         language=language,
         expert=expert,
         vocab_size=root.section("language").integer("vocab_size") if "language" in root.values else 257152,
@@ -158,26 +145,26 @@ def read_pi0(
         state_width=root.integer("max_state_dim", default=action_width),
         horizon=_either(root, ("action_horizon", "chunk_size"), None),
         steps=own.integer("steps", default=root.integer("num_inference_steps", default=10)),
-        accumulated_time=own.choice("time", ("accumulated", "exact"), "accumulated") == "accumulated",
+        # LeRobot adds times up until 0.4.2, and does not since.
+        accumulated_time=own.choice("time", _TIMES, "exact" if lerobot else "accumulated") == "accumulated",
         prompt_sizes=_prompt_sizes(own, limit),
         name=own.text("name", "pi05" if adaptive else "pi0"),
         trained=own.flag("trained", True),
-        views=_views(own, _cameras(root) if lerobot else VIEWS, views),
+        views=_views(own, cameras(root) if lerobot else VIEWS, views),
         image_size=_image_size(root),
-        state_names=_names(own, "state_names", "state", state or action_width),
-        action_names=_names(own, "action_names", "action", action or action_width),
-        action_mode=own.choice("action_mode", ("delta", "absolute"), "absolute"),
-        normalisation=own.choice("normalisation", _NORMALISATIONS, _mapped(root) if lerobot else _usual(adaptive)),
+        state_names=state_names,
+        action_names=action_names,
+        action_mode=action_mode,
+        absolute_actions=_absolute_actions(own, action_mode, action_names, known.absolute),
+        normalisation=own.choice("normalisation", MODES.values(), mapped(root) if lerobot else _usual(adaptive)),
+        state_prompt=_state_prompt(root, own, adaptive),
         convention="lerobot" if lerobot else "openpi",
-        prefix_lock=own.flag("prefix_lock", False),
+        prefix_lock=_prefix_lock(root, own),
+        assumed=_assumed(root, own, adaptive, lerobot),
     )
     own.finish()
     _check(root, own, config)
     return config
-
-
-_NORMALISATIONS = ("mean_std", "quantile", "min_max", "none")
-_MODES = {"MEAN_STD": "mean_std", "QUANTILES": "quantile", "MIN_MAX": "min_max", "IDENTITY": "none"}
 
 
 def _check_type(root: Section, adaptive: bool) -> None:
@@ -202,38 +189,43 @@ def _either(root: Section, keys: tuple[str, str], default: int | None) -> int:
     return default
 
 
-def _gemma(root: Section, key: str, stem: str) -> GemmaConfig:
-    if key in root.values:
-        part = root.section(key)
-        heads, kv_heads = part.integer("num_heads"), part.integer("num_kv_heads")
-        sizes = (part.integer("width"), part.integer("depth"), part.integer("mlp_dim"))
-        return GemmaConfig(*sizes, heads, kv_heads, part.integer("head_dim"))
-    usual = "gemma_2b" if key == "language" else "gemma_300m"
-    return GemmaConfig(*_VARIANTS[root.choice(f"{stem}_variant", _VARIANTS, usual)], heads=8, kv_heads=1, head_dim=256)
-
-
-def _siglip(root: Section) -> SiglipConfig:
-    """So400m/14 unless the file says otherwise."""
-    if "vision" not in root.values:
-        return SiglipConfig(width=1152, depth=27, mlp_width=4304, heads=16, patch=14)
-    part = root.section("vision")
-    config = SiglipConfig(
-        width=part.integer("hidden_size"),
-        depth=part.integer("num_layers"),
-        mlp_width=part.integer("intermediate_size"),
-        heads=part.integer("num_heads"),
-        patch=part.integer("patch_size"),
-    )
-    if config.width % config.heads:
-        part.refuse("num_heads", f"a divisor of the hidden_size {config.width}")
-    return config
-
-
 def _image_size(root: Section) -> tuple[int, int]:
     if "image_resolution" not in root.values:
         return 224, 224
     height, width = root.integers("image_resolution", count=2)
     return height, width
+
+
+def _prefix_lock(root: Section, own: Section) -> bool:
+    locked = own.flag("prefix_lock", False)
+    if locked and root.get("rtc_training_max_delay", 0) != 0:  # of LeRobot behind 0.6.1
+        own.refuse("prefix_lock", "false: LeRobot trains given rows at time 0, here they have the time of the others")
+    return locked
+
+
+def _state_prompt(root: Section, own: Section, adaptive: bool) -> str:
+    """Some pi0.5 of openpi have discrete_state_input false; LeRobot padded the state before 0.5.0."""
+    usual = "joints" if adaptive and root.flag("discrete_state_input", True) else "none"
+    return own.choice("state_prompt", ("joints", "padded", "none") if adaptive else ("none",), usual)
+
+
+def _assumed(root: Section, own: Section, adaptive: bool, lerobot: bool) -> tuple[str, ...]:
+    """What the training code knew and no file tells."""
+    found = []
+    if not lerobot and "action_mode" not in own.values:
+        found.append("no file says whether actions are relative to the state: they are taken as absolute (action_mode)")
+    if adaptive and "state_prompt" not in own.values:
+        if not lerobot and "discrete_state_input" not in root.values:
+            found.append(
+                "no file says whether the prompt holds the state: it is taken to; openpi's pi05_libero was trained "
+                "without (state_prompt none)"
+            )
+        if lerobot and "use_relative_actions" not in root.values:  # which 0.5.1 has brought
+            found.append(
+                "an old LeRobot wrote this: until 0.4.4 the state in the prompt was padded with zeros, it is taken "
+                "not to be (state_prompt padded)"
+            )
+    return tuple(found)
 
 
 def _prompt_sizes(own: Section, limit: int) -> tuple[int, ...]:
@@ -246,34 +238,24 @@ def _prompt_sizes(own: Section, limit: int) -> tuple[int, ...]:
     return (*(size for size in usual if size < limit), limit)
 
 
-def _names(own: Section, key: str, stem: str, count: int) -> tuple[str, ...]:
-    return own.names(key) if key in own.values else tuple(f"{stem}_{index}" for index in range(count))
+def _names(own: Section, key: str, stem: str, count: int, known: tuple[str, ...]) -> tuple[str, ...]:
+    return own.names(key) if key in own.values else known or tuple(f"{stem}_{index}" for index in range(count))
 
 
-def _feature(root: Section, key: str) -> int:
-    section = root.section("output_features" if key == "action" else "input_features")
-    return section.section(key).integers("shape", count=1)[0] if key in section.values else 0
+def _absolute_actions(own: Section, mode: str, names: tuple[str, ...], known: tuple[int, ...]) -> tuple[str, ...]:
+    """The actions that stay absolute in a policy of relative ones."""
+    if "absolute_actions" not in own.values:
+        return tuple(names[index] for index in known if index < len(names)) if mode == "delta" else ()
+    found = own.names("absolute_actions")
+    if mode != "delta" or not set(found) <= set(names):
+        own.refuse("absolute_actions", f"some of the actions {', '.join(names)}, with action_mode delta")
+    return found
 
 
 def _views(own: Section, known: tuple[str, ...], there: Sequence[str] | None) -> tuple[str, ...]:
     """The cameras in use: those that flashrt.json names, else the checkpoint's, of which some may be missing."""
     named = own.names("views") if "views" in own.values else known
     return named if there is None else tuple(view for view in named if view in there) or named
-
-
-def _cameras(root: Section) -> tuple[str, ...]:
-    """Cameras in the order of the features; the empty ones are masked, so that they are left out."""
-    features = root.section("input_features")
-    names = [key.removeprefix(_CAMERA) for key in features.values if features.section(key).get("type") == "VISUAL"]
-    return tuple(name for name in names if not name.startswith("empty_camera"))
-
-
-def _mapped(root: Section) -> str:
-    modes = root.section("normalization_mapping")
-    state, action = (modes.choice(key, _MODES) for key in ("STATE", "ACTION"))
-    if state != action:
-        modes.refuse("ACTION", f"{state}, as for STATE")
-    return _MODES[action]
 
 
 def _usual(adaptive: bool) -> str:
@@ -301,3 +283,18 @@ def _check(root: Section, own: Section, config: Pi0Config) -> None:
     ):
         if len(names) > width:
             own.refuse(key, f"at most the {width} that the tensors have")
+    if config.action_mode == "delta":
+        _check_places(config)
+
+
+def _check_places(config: Pi0Config) -> None:
+    """Deltas are taken by place (openpi's DeltaActions, LeRobot's to_relative_actions), and added by name here."""
+    state = dict(enumerate(config.state_names))
+    for place, name in enumerate(config.action_names):
+        if name not in config.absolute_actions and state.get(place) != name:
+            raise FlashrtError(
+                ErrorCode.BAD_CHECKPOINT,
+                f"action_mode delta: action {place}, {name}, is relative to number {place} of the state, "
+                f"{state.get(place, 'which has fewer')}; in flashrt.json name both alike (state_names, action_names), "
+                "or list it among absolute_actions",
+            )

@@ -38,6 +38,10 @@ class PolicyConfig(Protocol):
         """Height and width of a view."""
 
     @property
+    def antialias(self) -> bool:
+        """Whether larger images are made smaller with antialiasing."""
+
+    @property
     def state_names(self) -> tuple[str, ...]:
         """Numbers of the measured state in the model's order."""
 
@@ -56,6 +60,10 @@ class PolicyConfig(Protocol):
     @property
     def action_mode(self) -> str:
         """Actions are "absolute", or a "delta" to the measured joints."""
+
+    @property
+    def absolute_actions(self) -> tuple[str, ...]:
+        """Of a policy of deltas, the actions that are absolute all the same."""
 
     @property
     def normalisation(self) -> str:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
@@ -12,6 +12,9 @@ from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 _REQUIRED: Any = object()
 _LARGEST = 1 << 24
 """Beyond the sizes of models. What is built from a far larger number fills the memory before it is compared."""
+
+_MOST_LAYERS = 1000
+"""Each layer has objects of its own, which are built before their tensors are looked for."""
 
 
 class Section:
@@ -38,12 +41,16 @@ class Section:
             raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"{self.where}.{key}: missing")
         return default
 
-    def integer(self, key: str, minimum: int = 1, default: Any = _REQUIRED) -> int:
-        """Read an integer of at least `minimum`."""
+    def integer(self, key: str, minimum: int = 1, default: Any = _REQUIRED, maximum: int = _LARGEST) -> int:
+        """Read an integer from `minimum` to `maximum`."""
         value = self.get(key, default)
-        if not _is_integer(value, minimum):
-            self.refuse(key, f"an integer of at least {minimum}, {_LARGEST} at most")
+        if not _is_integer(value, minimum, maximum):
+            self.refuse(key, f"an integer of at least {minimum}, {maximum} at most")
         return int(value)
+
+    def layers(self, key: str) -> int:
+        """Read how many layers there are."""
+        return self.integer(key, maximum=_MOST_LAYERS)
 
     def number(self, key: str, default: Any = _REQUIRED) -> float:
         """Read a positive, finite number."""
@@ -84,9 +91,8 @@ class Section:
     def names(self, key: str) -> tuple[str, ...]:
         """Read a list of different names."""
         value = self.get(key)
-        fits = isinstance(value, list) and value and all(isinstance(item, str) and item for item in value)
-        if not fits or len(set(value)) != len(value):
-            self.refuse(key, "a list of different non-empty strings")
+        if not isinstance(value, list) or not value or not are_names(value):
+            self.refuse(key, "a list of different non-empty printable strings")
         return tuple(value)
 
     def section(self, key: str) -> Section:
@@ -105,5 +111,11 @@ class Section:
             raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"{self.where}: unknown key {', '.join(unknown)}")
 
 
-def _is_integer(value: Any, minimum: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= _LARGEST
+def are_names(values: Sequence[Any]) -> bool:
+    """Whether they are different strings that people can read and topics can carry."""
+    fits = all(isinstance(value, str) and value and value.isprintable() for value in values)
+    return fits and len(set(values)) == len(values)
+
+
+def _is_integer(value: Any, minimum: int, maximum: int = _LARGEST) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= maximum

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from flashrt_ros.models.ops import Ops
-from flashrt_ros.models.pi0_config import SiglipConfig
+from flashrt_ros.models.pi0_sizes import SiglipConfig
 from flashrt_ros.models.weights import Part, Scope, Weight, weight
 from flashrt_ros.runtime.buffers import BufferSet
 

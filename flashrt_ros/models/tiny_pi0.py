@@ -124,6 +124,7 @@ def _lerobot_config(config: dict[str, Any]) -> dict[str, Any]:
         **{names.get(key, key): value for key, value in config.items()},
         "max_state_dim": config["action_dim"],
         "num_inference_steps": 10,
+        "use_relative_actions": False,
         "normalization_mapping": {"VISUAL": "IDENTITY", "STATE": mode, "ACTION": mode},
         "input_features": {
             **{f"observation.images.{view}": image for view in (*VIEWS, "empty_camera_0")},

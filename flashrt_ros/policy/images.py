@@ -10,15 +10,16 @@ import torch
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 
-def resize_with_pad(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+def resize_with_pad(image: np.ndarray, size: tuple[int, int], *, antialias: bool) -> np.ndarray:
     """Fit an image into a frame, keep its aspect ratio and pad with black.
 
-    As openpi trains: bilinear without antialiasing or aligned corners, sizes cut to integers, the odd
-    pixel of padding at the right or the bottom.
+    Bilinear without aligned corners, sizes cut to integers, the odd pixel of padding at the right or the bottom.
 
     Args:
         image: uint8 [height, width, 3], RGB.
         size: (height, width) of the frame.
+        antialias: average all pixels that a smaller one covers, as openpi trains: its ResizeImages is Pillow's
+            BILINEAR, from which this differs by one level at most. LeRobot trains without.
 
     Returns:
         uint8 [height, width, 3]; `image` itself where it has that size already.
@@ -34,8 +35,11 @@ def resize_with_pad(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     if image.shape[:2] == size:
         return image
     height, width = fitted_size(image.shape[:2], size)
-    pixels = torch.from_numpy(image.astype(np.float32, order="C")).permute(2, 0, 1).unsqueeze(0)
-    resized = torch.nn.functional.interpolate(pixels, (height, width), mode="bilinear", align_corners=False)
+    pixels = torch.from_numpy(image.copy(order="C")).permute(2, 0, 1).unsqueeze(0)
+    # What torch does with uint8 is Pillow's arithmetic; without antialiasing floats are what others resize.
+    resized = torch.nn.functional.interpolate(
+        pixels if antialias else pixels.float(), (height, width), mode="bilinear", antialias=antialias
+    )
     top, left = (size[0] - height) // 2, (size[1] - width) // 2
     frame = np.zeros((*size, 3), np.uint8)
     frame[top : top + height, left : left + width] = resized[0].round().to(torch.uint8).permute(1, 2, 0).numpy()

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ from flashrt_ros.models.pi0 import Pi0, is_adaptive, is_pi0
 from flashrt_ros.models.pi0_config import Pi0Config, read_pi0
 from flashrt_ros.models.policy_model import PolicyConfig, PolicyModel
 from flashrt_ros.models.section import Section
+from flashrt_ros.policy.foreign import check_hybrid, check_not_foreign, without_config
+from flashrt_ros.policy.lerobot_steps import check_steps
 from flashrt_ros.policy.normalise import Normaliser
 from flashrt_ros.policy.pi0_prompts import Pi0Prompts, Pi05Prompts
 from flashrt_ros.policy.prompts import Prompts, TemplatePrompts
@@ -74,11 +77,20 @@ def open_folder(path: str | Path, tensors: Checkpoint | None = None) -> Folder:
     if not folder.is_dir():
         message = f"checkpoint {folder}: no such folder; name the one with config.json"
         raise FlashrtError(ErrorCode.BAD_CHECKPOINT, message)
+    if not os.access(folder, os.R_OK | os.X_OK, effective_ids=True):
+        raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"checkpoint {folder}: may not be read; see its permissions")
+    if not (folder / "config.json").exists():
+        raise without_config(folder)
     values = read_json(folder / "config.json")
     if "flashrt" in values:
         return HybridFolder(folder, values, tensors)
+    check_not_foreign(folder, values, ())
     checkpoint = tensors if tensors is not None else Checkpoint(folder)
-    return Pi0Folder(folder, values, checkpoint) if is_pi0(checkpoint) else HybridFolder(folder, values, tensors)
+    check_not_foreign(folder, values, checkpoint.shapes)
+    if is_pi0(checkpoint):
+        return Pi0Folder(folder, values, checkpoint)
+    check_hybrid(folder, values)
+    return HybridFolder(folder, values, tensors)
 
 
 def open_checkpoint(
@@ -134,7 +146,7 @@ class HybridFolder:
     def tokenizer(self) -> Tokenizer:
         """See Folder.tokenizer."""
         tokenizer = Tokenizer(self._folder / "tokenizer.json")
-        _check_vocabulary(tokenizer, self.config().text.vocab_size)
+        _check_vocabulary(tokenizer, tokenizer.largest_token, self.config().text.vocab_size)
         return tokenizer
 
     def prompts(self) -> Prompts:
@@ -171,20 +183,25 @@ class Pi0Folder:
     def tokenizer(self) -> TextTokenizer:
         """See Folder.tokenizer."""
         tokenizer = find_tokenizer(self._folder)
-        _check_vocabulary(tokenizer, self.config().vocab_size)
+        # PaliGemma's tokenizer.json has a special token for images behind the vocabulary; no instruction may hold one.
+        largest = max(tokenizer.largest_text_token, tokenizer.begin_token())
+        _check_vocabulary(tokenizer, largest, self.config().vocab_size)
         return tokenizer
 
     def prompts(self) -> Prompts:
         """See Folder.prompts."""
         config, tokenizer = self.config(), self.tokenizer()
-        if config.adaptive:
-            return Pi05Prompts(tokenizer, config.max_instruction_tokens, config)
-        return Pi0Prompts(tokenizer, config.max_instruction_tokens)
+        if config.state_prompt == "none":
+            verbatim = config.convention == "lerobot" and not config.adaptive
+            return Pi0Prompts(tokenizer, config.max_instruction_tokens, verbatim)
+        padding = config.state_width - config.state_dim if config.state_prompt == "padded" else 0
+        return Pi05Prompts(tokenizer, config.max_instruction_tokens, config, padding)
 
     def _statistics(self) -> Statistics:
         if self._extra.get("normalisation") == "none":
             return none_needed(self._folder)
         if "input_features" in self._values:
+            check_steps(self._folder, self._values)
             return read_lerobot(self._folder)
         return read_openpi(self._folder, self._asset)
 
@@ -196,10 +213,10 @@ class Pi0Folder:
         return statistics.length("state"), statistics.length("actions")
 
 
-def _check_vocabulary(tokenizer: TextTokenizer, vocabulary: int) -> None:
-    if tokenizer.largest_token >= vocabulary:
+def _check_vocabulary(tokenizer: TextTokenizer, largest: int, vocabulary: int) -> None:
+    if largest >= vocabulary:
         raise FlashrtError(
             ErrorCode.BAD_CHECKPOINT,
-            f"{tokenizer.path.name} gives tokens up to {tokenizer.largest_token}, the checkpoint's vocab_size is "
-            f"{vocabulary}; they are of different checkpoints",
+            f"{tokenizer.path.name} gives tokens up to {largest}, the checkpoint's vocab_size is {vocabulary}; they "
+            "are of different checkpoints",
         )

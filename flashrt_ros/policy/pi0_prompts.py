@@ -1,6 +1,6 @@
 # Copyright 2026 the flashrt_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""The prompts of pi0 and pi0.5, as openpi's PaligemmaTokenizer writes them."""
+"""The prompts of pi0 and pi0.5, as openpi's PaligemmaTokenizer and LeRobot's processors write them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ _BINS = np.linspace(-1, 1, 256 + 1)[:-1]
 
 
 class Pi0Prompts:
-    """The instruction and a line's end, whatever is observed; the state is a token of its own."""
+    """The instruction and a line's end, whatever is observed: pi0's state is a token of its own."""
 
-    def __init__(self, tokenizer: TextTokenizer, limit: int) -> None:
-        """`limit`: how many tokens."""
+    def __init__(self, tokenizer: TextTokenizer, limit: int, verbatim: bool = False) -> None:
+        """`limit`: how many tokens; `verbatim`: the text as it is, as LeRobot's pi0 takes it."""
         self.tokenizer = tokenizer
         self._limit = limit
+        self._verbatim = verbatim
         self._begin = tokenizer.begin_token()
 
     def instruction(self, text: str) -> NDArray[np.int64]:
@@ -28,8 +29,9 @@ class Pi0Prompts:
         longest = self._limit * self.tokenizer.longest_token
         check_text(text, longest, f"more than {self._limit} tokens can hold")
         check_special(text, self.tokenizer.special_tokens_in(text))
-        parts = ([self._begin], self.tokenizer.encode(cleaned(text)), self.tokenizer.encode("\n"))
-        tokens = np.concatenate(parts).astype(np.int64)
+        end = "\n"
+        lines = (text.removesuffix(end) + end,) if self._verbatim else (cleaned(text), end)
+        tokens = np.concatenate(([self._begin], *map(self.tokenizer.encode, lines))).astype(np.int64)
         check_tokens(text, len(tokens), self._limit)
         return tokens
 
@@ -41,12 +43,13 @@ class Pi0Prompts:
 class Pi05Prompts:
     """The instruction and the state in words, so that each observation has a prompt of its own."""
 
-    def __init__(self, tokenizer: TextTokenizer, limit: int, config: PolicyConfig) -> None:
-        """`limit`: how many tokens."""
+    def __init__(self, tokenizer: TextTokenizer, limit: int, config: PolicyConfig, padding: int = 0) -> None:
+        """`limit`: how many tokens; `padding`: zeros that stand behind the state."""
         self.tokenizer = tokenizer
         self._limit = limit
         self._letters = config.instruction_size
         self._state_dim = config.state_dim
+        self._padding = discretised(np.zeros(padding, np.float32))
         self._begin = tokenizer.begin_token()
         self._longest_number = max(range(-1, 256), key=lambda number: len(tokenizer.encode(f" {number}")))
 
@@ -67,7 +70,7 @@ class Pi05Prompts:
         return tokens
 
     def _tokens(self, text: str, numbers: list[int]) -> NDArray[np.int64]:
-        words = " ".join(map(str, numbers))
+        words = " ".join(map(str, [*numbers, *self._padding]))
         tokens = self.tokenizer.encode(f"Task: {text}, State: {words};\nAction: ")
         return np.concatenate(([self._begin], tokens)).astype(np.int64)
 

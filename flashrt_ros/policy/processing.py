@@ -54,10 +54,13 @@ class Processor:
         self.prompts = prompts
         self.normaliser = normaliser
         if config.action_mode not in ("delta", "absolute"):
-            raise _bad_config(f"action_mode {config.action_mode!r}: use delta or absolute")
-        unmeasured = [name for name in config.action_names if name not in config.state_names]
-        if config.action_mode == "delta" and unmeasured:
-            raise _bad_config(f"action_mode delta, but action_names {unmeasured} are not among state_names")
+            raise _bad_config(config, f"action_mode {config.action_mode!r}: use delta or absolute")
+        delta = config.action_mode == "delta"
+        self._relative = np.array([delta and name not in config.absolute_actions for name in config.action_names], bool)
+        relative = [name for name, is_relative in zip(config.action_names, self._relative, strict=True) if is_relative]
+        unmeasured = [name for name in relative if name not in config.state_names]
+        if unmeasured:
+            raise _bad_config(config, f"action_mode delta, but action_names {unmeasured} are not among state_names")
 
     @property
     def tokenizer(self) -> TextTokenizer:
@@ -73,7 +76,7 @@ class Processor:
         extra = [view for view in observation.images if view not in config.views]
         if missing or extra:
             raise _bad_observation(f"views missing {missing}, unknown {extra}; give {list(config.views)}")
-        images = np.stack([_view(view, observation.images[view], config.image_size) for view in config.views])
+        images = np.stack([self._view(view, observation.images[view]) for view in config.views])
         state = self._state(observation.state)
         with np.errstate(over="ignore"):
             proprio = self.normaliser.state(state)
@@ -92,7 +95,8 @@ class Processor:
         Args:
             chunk: float32 [horizon, action_dim or more], the policy's range; what is more is padding.
             reference: float64 [action_dim], the joints measured when the chunk's observation was taken. Each
-                row of a delta chunk is relative to them, as openpi and StarVLA train; absolute ignores them.
+                row of a delta chunk is relative to them, as openpi and StarVLA train, but for its
+                `absolute_actions`; absolute ignores them.
 
         Returns:
             float64 [horizon, action_dim], absolute, rad or m.
@@ -102,7 +106,7 @@ class Processor:
         """
         actions = self.normaliser.unnormalise_actions(chunk[:, : self.config.action_dim])
         if self.config.action_mode == "delta":
-            actions = actions + reference
+            actions = actions + np.where(self._relative, reference, 0.0)
         broken = ~np.isfinite(actions).all(axis=0)
         if broken.any():
             names = [name for name, bad in zip(self.config.action_names, broken, strict=True) if bad]
@@ -114,7 +118,7 @@ class Processor:
         if self.config.action_mode == "absolute":
             return chunk
         moved, count = chunk.copy(), self.config.action_dim
-        actions = self.normaliser.unnormalise_actions(chunk[:, :count]) + old - new
+        actions = self.normaliser.unnormalise_actions(chunk[:, :count]) + np.where(self._relative, old - new, 0.0)
         moved[:, :count] = self.normaliser.action_scaling.normalise(actions)
         return moved
 
@@ -130,6 +134,12 @@ class Processor:
         """The tokens, int64 [n], of a kept instruction for an observation with this normalised state."""
         return self.prompts.prompt(kept, proprio)
 
+    def _view(self, view: str, image: np.ndarray) -> np.ndarray:
+        try:
+            return resize_with_pad(np.asarray(image), self.config.image_size, antialias=self.config.antialias)
+        except FlashrtError as error:
+            raise _bad_observation(f"view {view}: {error}") from error
+
     def _state(self, state: np.ndarray) -> np.ndarray:
         names = self.config.state_names
         values = np.asarray(state)
@@ -144,16 +154,9 @@ class Processor:
         return values
 
 
-def _view(view: str, image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    try:
-        return resize_with_pad(np.asarray(image), size)
-    except FlashrtError as error:
-        raise _bad_observation(f"view {view}: {error}") from error
-
-
 def _bad_observation(message: str) -> FlashrtError:
     return FlashrtError(ErrorCode.BAD_OBSERVATION, f"observation: {message}")
 
 
-def _bad_config(message: str) -> FlashrtError:
-    return FlashrtError(ErrorCode.BAD_CHECKPOINT, f"config.json flashrt.{message}")
+def _bad_config(config: PolicyConfig, message: str) -> FlashrtError:
+    return FlashrtError(ErrorCode.BAD_CHECKPOINT, f"checkpoint {config.name}: {message}")

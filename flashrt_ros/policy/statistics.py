@@ -6,15 +6,19 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load_file
+from safetensors.torch import load_file
+from torch import Tensor
 
+from flashrt_ros.models.checkpoint import check_file
+from flashrt_ros.models.section import Section
+from flashrt_ros.policy.lerobot_steps import BEFORE, BEHIND, NORMALISER, UNNORMALISER, find_step
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 Style = Literal["openpi", "lerobot"]
@@ -25,10 +29,7 @@ _NAMES: dict[Style, dict[Part, str]] = {
     "lerobot": {"state": "observation.state", "actions": "action"},
 }
 _FILE = "norm_stats.json"
-_STEPS: dict[Part, tuple[str, str]] = {
-    "state": ("policy_preprocessor.json", "normalizer_processor"),
-    "actions": ("policy_postprocessor.json", "unnormalizer_processor"),
-}
+_STEPS: dict[Part, tuple[str, str]] = {"state": (BEFORE, NORMALISER), "actions": (BEHIND, UNNORMALISER)}
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -109,21 +110,19 @@ def read_lerobot(folder: Path) -> Statistics:
         FlashrtError: BAD_CHECKPOINT, a file is absent or has no such step, or one with another epsilon.
     """
     vectors: dict[Part, Mapping[str, Any]] = {}
-    for part, (name, step) in _STEPS.items():
+    for part, (name, kind) in _STEPS.items():
         path = folder / name
-        content = _read_json(path)
-        steps = content.get("steps") if isinstance(content, dict) else None
-        found = [entry for entry in _objects(steps) if entry.get("registry_name") == step]
-        if len(found) != 1 or not isinstance(found[0].get("state_file"), str):
-            raise _bad(f"{path}: steps: expected one {step} with a state_file, found {len(found)}")
-        settings = found[0].get("config", {})
-        epsilon = settings.get("eps", 1e-8) if isinstance(settings, dict) else settings
-        if epsilon != 1e-8:
-            raise _bad(f"{path}: {step}: eps is {epsilon!r}, the only supported value is 1e-08")
+        step = find_step(path, kind)
+        if "state_file" not in step.values:
+            raise _bad(
+                f"{path}: {kind} has no state_file, and so no statistics: those of a base policy come with its "
+                "fine-tuning (if it takes and gives raw numbers: normalisation none in flashrt.json)"
+            )
+        Section(step.get("config", {}), f"{step.where}.config").only("eps", 1e-8)
+        tensors = _read_tensors(folder / Path(step.text("state_file")).name)
         prefix = f"{_NAMES['lerobot'][part]}."
-        tensors = _read_tensors(folder / Path(found[0]["state_file"]).name)
         vectors[part] = {
-            key.removeprefix(prefix): value.astype(np.float64).ravel().tolist()
+            key.removeprefix(prefix): value.double().ravel().tolist()
             for key, value in tensors.items()
             if key.startswith(prefix)
         }
@@ -138,20 +137,18 @@ def _read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_bytes())
     except OSError as error:
-        raise _bad(f"{path}: {error.strerror}; the checkpoint needs its normalisation statistics") from error
+        needs = f"the checkpoint needs its normalisation statistics, there or as assets/ASSET/{_FILE}"
+        raise _bad(f"{path}: {error.strerror}; {needs}") from error
     except (ValueError, RecursionError) as error:
         raise _bad(f"{path}: not JSON: {error}") from error
 
 
-def _read_tensors(path: Path) -> dict[str, np.ndarray]:
+def _read_tensors(path: Path) -> dict[str, Tensor]:
     try:
+        check_file(path)
         return load_file(path)
     except (SafetensorError, OSError) as error:
         raise _bad(f"{path}: cannot be read: {error}") from error
-
-
-def _objects(steps: Any) -> Sequence[dict[str, Any]]:
-    return [entry for entry in steps if isinstance(entry, dict)] if isinstance(steps, list) else []
 
 
 def _found(content: object) -> str:

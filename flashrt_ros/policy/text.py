@@ -17,6 +17,9 @@ from flashrt_ros.runtime.manifest import sha256
 _PIECES = ("paligemma_tokenizer.model", "tokenizer.model")
 """What openpi and Hugging Face call PaliGemma's sentencepiece file."""
 
+_SAVED = "tokenizer"
+"""Folder that LeRobot's tokenizer step is saved to, since 0.6.0 (processor/tokenizer_processor.py)."""
+
 
 class TextTokenizer(Protocol):
     """Text to tokens.
@@ -24,12 +27,14 @@ class TextTokenizer(Protocol):
     Attributes:
         path: of the file.
         largest_token: the largest token that `encode` can give.
+        largest_text_token: the largest that it gives for a text without special tokens.
         longest_token: characters of the longest token.
         fingerprint: sha256 of the file.
     """
 
     path: Path
     largest_token: int
+    largest_text_token: int
     longest_token: int
     fingerprint: str
 
@@ -62,7 +67,7 @@ class SentencePiece:
         except (OSError, RuntimeError) as error:
             message = f"tokenizer {path}: not a sentencepiece model: {error}"
             raise FlashrtError(ErrorCode.BAD_CHECKPOINT, message) from error
-        self.largest_token = self._model.get_piece_size() - 1
+        self.largest_token = self.largest_text_token = self._model.get_piece_size() - 1
         self.longest_token = max(len(self._model.id_to_piece(token)) for token in range(self.largest_token + 1))
         self.fingerprint = sha256(content)
 
@@ -87,16 +92,17 @@ class SentencePiece:
 
 
 def find_tokenizer(folder: Path) -> TextTokenizer:
-    """The tokenizer of a folder: a sentencepiece model, or else tokenizer.json.
+    """The tokenizer of a folder, or of `tokenizer` in it: a sentencepiece model, or else tokenizer.json.
 
     Raises:
         FlashrtError: BAD_CHECKPOINT, there is none, or it cannot be read.
     """
-    for name in _PIECES:
-        if (folder / name).exists():
-            return SentencePiece(folder / name)
-    if (folder / "tokenizer.json").exists():
-        return Tokenizer(folder / "tokenizer.json")
+    for place in (folder, folder / _SAVED):
+        for name in _PIECES:
+            if (place / name).exists():
+                return SentencePiece(place / name)
+        if (place / "tokenizer.json").exists():
+            return Tokenizer(place / "tokenizer.json")
     raise FlashrtError(
         ErrorCode.BAD_CHECKPOINT,
         f"{folder}: holds no tokenizer; put PaliGemma's {_PIECES[0]} (or tokenizer.json) into it, whose licence has to "

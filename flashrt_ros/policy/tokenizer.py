@@ -20,6 +20,7 @@ class Tokenizer:
     Attributes:
         path: of the file.
         largest_token: the largest token that `encode` can give.
+        largest_text_token: the largest that it gives for a text without special tokens.
         longest_token: characters of the longest token.
         fingerprint: sha256 of the file.
     """
@@ -44,6 +45,7 @@ class Tokenizer:
         }
         vocabulary = self._tokenizer.get_vocab(with_added_tokens=True)
         self.largest_token = max(vocabulary.values(), default=-1)
+        self.largest_text_token = max(set(vocabulary.values()) - self._special.keys(), default=-1)
         self.longest_token = max(map(len, vocabulary), default=0)
         self.fingerprint = sha256(content)
 

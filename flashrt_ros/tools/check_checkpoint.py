@@ -25,6 +25,7 @@ from flashrt_ros.models.policy_model import PolicyConfig
 from flashrt_ros.policy.normalise import Normaliser, Scaling
 from flashrt_ros.policy.opening import NAMES_FILE, open_folder
 from flashrt_ros.policy.processing import Processor
+from flashrt_ros.policy.prompts import Prompts
 from flashrt_ros.runtime.errors import FlashrtError
 from flashrt_ros.tools.contract_tables import expected
 from flashrt_ros.tools.fp8_error import action_error, actions_line, weight_errors, weights_table
@@ -86,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     elif options.fp8:
         why = "what is wrong comes first" if troubles else "it is neither pi0 nor pi0.5"
         console.print(f"note: FP8 weights are not tried: {why}", style="yellow", markup=False, soft_wrap=True)
-    for note in notes(options.path, config, normaliser):
+    for note in notes(options.path, config, normaliser, prompts):
         console.print(f"note: {note}", style="yellow", markup=False, soft_wrap=True)
     for trouble in troubles:
         console.print(trouble, style="red", markup=False, soft_wrap=True)
@@ -125,9 +126,17 @@ def read_tensors(
     return table, [*unread, *[f"{len(broken)} tensors hold values that are not finite: {named}"] * bool(broken)]
 
 
-def notes(path: Path, config: PolicyConfig | None, normaliser: Normaliser | None) -> list[str]:
+def notes(path: Path, config: PolicyConfig | None, normaliser: Normaliser | None, prompts: Prompts | None) -> list[str]:
     """What is allowed, and yet worth knowing."""
     found = []
+    if isinstance(config, Pi0Config):
+        found += [f"{text} in {path / NAMES_FILE}" for text in config.assumed]
+        tokenizer = prompts.tokenizer if prompts is not None else None
+        if tokenizer is not None and tokenizer.largest_token < config.vocab_size - 1:
+            found.append(
+                f"{tokenizer.path.name} gives tokens up to {tokenizer.largest_token} of a vocabulary of "
+                f"{config.vocab_size}: PaliGemma's gives them all; is it of this checkpoint?"
+            )
     if config is not None and config.state_names[:1] == ("state_0",):
         found.append(f"no file names the joints, so that they are numbered: name them in {path / NAMES_FILE}")
     if config is not None and normaliser is not None and normaliser.convention != "none":

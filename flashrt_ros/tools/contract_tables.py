@@ -55,7 +55,8 @@ def expected(config: PolicyConfig) -> RenderableType:
     facts.add_row("views", ", ".join(config.views))
     facts.add_row(f"state ({config.state_dim})", ", ".join(config.state_names))
     facts.add_row(f"actions ({config.action_dim})", ", ".join(config.action_names))
-    facts.add_row("mode", config.action_mode)
+    but = f", but {', '.join(config.absolute_actions)} absolute" if config.absolute_actions else ""
+    facts.add_row("mode", config.action_mode + but)
     facts.add_row("horizon", f"{config.horizon} rows")
     facts.add_row("statistics", config.normalisation)
     return facts

@@ -81,7 +81,7 @@ def action_error(folder: Folder, progress: Progress, seed: int = 0) -> ActionErr
         random, c = np.random.default_rng(seed), model.config
         images = random.integers(0, 256, (len(c.views), *c.image_size, 3), dtype=np.uint8)
         seen = ModelObservation(images, random.normal(size=c.state_dim).astype(np.float32))
-        tokens = random.integers(0, folder.tokenizer().largest_token, min(_TOKENS, c.max_instruction_tokens))
+        tokens = random.integers(0, folder.tokenizer().largest_text_token, min(_TOKENS, c.max_instruction_tokens))
         steps = (*model.observe(seen, tokens).steps, *model.act().steps)
         plan.clear_faults()
         for number, step in enumerate(steps, 1):

@@ -99,6 +99,24 @@ def test_a_damaged_file_is_named(tiny: Path, tmp_path: Path) -> None:
     assert str(file) in refusal(tmp_path)
 
 
+def test_a_pointer_of_git_lfs_is_told(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
+    with pytest.raises(FlashrtError, match=r"model\.safetensors: is the pointer of Git LFS"):
+        Checkpoint(tmp_path)
+
+
+def test_a_file_that_may_not_be_read_is_not_called_absent(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").mkdir()
+    with pytest.raises(FlashrtError, match=r"model\.safetensors: cannot be read: .*Is a directory"):
+        Checkpoint(tmp_path)
+
+
+def test_statistics_of_lerobot_are_no_shards(tmp_path: Path) -> None:
+    for name in ("model-1", "policy_preprocessor_step_5_normalizer_processor"):
+        save_file({f"{name}.weight": torch.zeros(1)}, tmp_path / f"{name}.safetensors")
+    assert [file.name for file in Checkpoint(tmp_path).files] == ["model-1.safetensors"]
+
+
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
 def test_an_absent_file_is_named(name: str, tiny: Path, tmp_path: Path) -> None:
     shutil.copytree(tiny, tmp_path, dirs_exist_ok=True)

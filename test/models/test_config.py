@@ -35,7 +35,8 @@ def put(values: dict[str, Any], path: str, value: Any) -> None:
     [
         ("text_config", ..., "config.json.text_config: missing"),
         ("text_config.hidden_size", 0, "hidden_size: expected an integer of at least 1, 16777216 at most, found 0"),
-        ("text_config.num_hidden_layers", 2**70, "num_hidden_layers: expected an integer of at least 1, 16777216"),
+        ("text_config.num_hidden_layers", 2**70, "num_hidden_layers: expected an integer of at least 1, 1000 at"),
+        ("vision_config.depth", 1001, "depth: expected an integer of at least 1, 1000 at most"),
         ("flashrt.image_size", [2**70, 96], "image_size: expected 2 integers of at least 1, 16777216 at most"),
         ("framework.action_model.action_model_type", [], "action_model_type: expected one of 'DiT-B', 'DiT-L'"),
         ("text_config.hidden_size", "256", "found '256'"),
@@ -71,7 +72,7 @@ def put(values: dict[str, Any], path: str, value: Any) -> None:
         ("flashrt.prompt.typo", 1, "config.json.flashrt.prompt: unknown key typo"),
         ("flashrt.image_size", [96, 100], "image_size: expected multiples of 32"),
         ("flashrt.image_size", [96], "image_size: expected 2 integers"),
-        ("flashrt.views", ["front", "front"], "views: expected a list of different non-empty strings"),
+        ("flashrt.views", ["front", "front"], "views: expected a list of different non-empty printable"),
         ("flashrt.stage_sizes", [100], "stage_sizes: expected sizes up to 64 or multiples of it"),
         ("flashrt.instruction_template", "do it", "instruction_template: expected a text with {instruction}"),
         ("flashrt.trained", 0, "trained: expected true or false, found 0"),

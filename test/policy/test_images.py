@@ -3,8 +3,9 @@
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from flashrt_ros.policy.images import resize_with_pad
+from flashrt_ros.policy.images import fitted_size, resize_with_pad
 from flashrt_ros.runtime.errors import ErrorCode
 
 RANDOM = np.random.default_rng(0)
@@ -36,7 +37,7 @@ def bilinear(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 )
 def test_fits_and_centres(shape: tuple[int, int], inner: tuple[int, int], corner: tuple[int, int]) -> None:
     image = RANDOM.integers(1, 256, (*shape, 3), np.uint8)
-    frame = resize_with_pad(image, (96, 96))
+    frame = resize_with_pad(image, (96, 96), antialias=False)
     assert frame.shape == (96, 96, 3)
     assert frame.dtype == np.uint8
     (y, x), (h, w) = corner, inner
@@ -47,19 +48,30 @@ def test_fits_and_centres(shape: tuple[int, int], inner: tuple[int, int], corner
     assert not outside.any()
 
 
+@pytest.mark.parametrize("shape", [(480, 640), (120, 61), (48, 31)])
+def test_antialiasing_is_pillows(shape: tuple[int, int]) -> None:
+    image = RANDOM.integers(0, 256, (*shape, 3), np.uint8)
+    height, width = fitted_size(shape, (96, 96))
+    theirs = np.zeros((96, 96, 3), np.uint8)
+    top, left = (96 - height) // 2, (96 - width) // 2
+    resized = Image.fromarray(image).resize((width, height), Image.Resampling.BILINEAR)
+    theirs[top : top + height, left : left + width] = np.asarray(resized)
+    assert np.abs(resize_with_pad(image, (96, 96), antialias=True) - theirs.astype(int)).max() <= 1
+
+
 def test_odd_pixel_of_padding_is_at_the_bottom_or_right() -> None:
     white = np.full((10, 10, 3), 255, np.uint8)
-    assert resize_with_pad(white, (10, 13))[0, :, 0].tolist() == [0] + [255] * 10 + [0] * 2
-    assert resize_with_pad(white, (13, 10))[:, 0, 0].tolist() == [0] + [255] * 10 + [0] * 2
+    assert resize_with_pad(white, (10, 13), antialias=False)[0, :, 0].tolist() == [0] + [255] * 10 + [0] * 2
+    assert resize_with_pad(white, (13, 10), antialias=False)[:, 0, 0].tolist() == [0] + [255] * 10 + [0] * 2
 
 
 def test_takes_any_memory_layout_and_leaves_it() -> None:
     image = RANDOM.integers(0, 256, (20, 30, 3), np.uint8)
     image.flags.writeable = False
-    whole = resize_with_pad(image, (16, 16))
+    whole = resize_with_pad(image, (16, 16), antialias=False)
     flipped = np.ascontiguousarray(image[:, :, ::-1])[:, :, ::-1]
-    assert np.array_equal(resize_with_pad(flipped, (16, 16)), whole)
-    assert resize_with_pad(image, (20, 30)) is image
+    assert np.array_equal(resize_with_pad(flipped, (16, 16), antialias=False), whole)
+    assert resize_with_pad(image, (20, 30), antialias=False) is image
 
 
 @pytest.mark.parametrize(
@@ -74,4 +86,4 @@ def test_takes_any_memory_layout_and_leaves_it() -> None:
 )
 def test_refuses_what_is_no_image(image: np.ndarray, refuses) -> None:
     with refuses(ErrorCode.BAD_OBSERVATION):
-        resize_with_pad(image, (96, 96))
+        resize_with_pad(image, (96, 96), antialias=False)

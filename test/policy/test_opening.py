@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tokenizers
 
 from flashrt_ros.models.synthetic_pi0 import RandomPi0Checkpoint
 from flashrt_ros.models.tiny_pi0 import STATE, write_tiny_pi0
@@ -72,6 +73,44 @@ def test_delta_actions_are_relative_to_the_measured_joints(tmp_path: Path) -> No
         session.observe(seen)
         chunks[mode] = session.act().actions
     np.testing.assert_allclose(chunks["delta"] - chunks["absolute"], np.tile(seen.state, (10, 1)), atol=1e-12)
+
+
+def test_the_prompt_of_pi05_holds_the_state_as_it_was_trained_to(tmp_path: Path) -> None:
+    proprio, prompts = np.full(len(STATE), -1, np.float32), {}
+    for how in ("joints", "padded", "none"):
+        policy = load_policy(write_tiny_pi0(tmp_path / how, "pi05", state_prompt=how), device="cpu")
+        Session(policy).begin("press the red button")
+        made = policy.processor
+        prompts[how] = made.tokenizer.decode(made.prompt(made.instruction("press"), proprio).tolist())
+    words = " ".join("0" * len(STATE))
+    assert prompts["joints"] == f"Task: press, State: {words};\nAction: "
+    assert prompts["padded"] == f"Task: press, State: {words} 128 128;\nAction: "
+    assert prompts["none"] == "press\n"
+
+
+def test_a_special_token_behind_the_vocabulary_is_no_fault(tmp_path: Path, refuses) -> None:
+    folder = write_tiny_pi0(tmp_path, "pi0", "lerobot")
+    (folder / "paligemma_tokenizer.model").unlink()
+    vocabulary = {"<bos>": 0, "a": 1, "\n": 2, **{f"<{number}>": number for number in range(3, 400)}}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocabulary, merges=[]))
+    tokenizer.add_special_tokens(["<bos>", "<image>"])  # the latter is 400, as many as the vocabulary has
+    tokenizer.save(str(folder / "tokenizer.json"))
+    prompts = open_checkpoint(folder).prompts
+    assert prompts.instruction("a").tolist() == [0, 1, 2]
+    with refuses(ErrorCode.BAD_INSTRUCTION, "<image>"):
+        prompts.instruction("a<image>")
+    tokenizer.add_tokens(["b"])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    with refuses(ErrorCode.BAD_CHECKPOINT, "gives tokens up to 401, the checkpoint's vocab_size is 400"):
+        open_checkpoint(folder)
+
+
+def test_lerobots_pi0_is_told_the_instruction_verbatim(tmp_path: Path) -> None:
+    told = {}
+    for layout in ("openpi", "lerobot"):
+        opened = open_checkpoint(write_tiny_pi0(tmp_path / layout, "pi0", layout))
+        told[layout] = opened.tokenizer.decode(opened.prompts.instruction("press_the button").tolist())
+    assert told == {"openpi": "press the button\n", "lerobot": "press_the button\n"}
 
 
 def test_a_tokenizer_or_type_of_another_checkpoint_is_refused(tmp_path: Path, refuses) -> None:

@@ -45,12 +45,25 @@ def test_pi0s_prompt_is_openpis(model: Path, theirs) -> None:
     assert prompts.prompt(kept, np.zeros(3, np.float32)) is kept
 
 
+def test_lerobots_pi0_takes_the_text_as_it_is(model: Path, theirs) -> None:
+    prompts = Pi0Prompts(SentencePiece(model), 40, verbatim=True)
+    expected = theirs.encode(" press_the red\nbutton \n", add_bos=True)
+    for text in (" press_the red\nbutton ", " press_the red\nbutton \n"):
+        assert prompts.instruction(text).tolist() == expected
+
+
 def test_pi05s_prompt_is_openpis_and_follows_the_state(model: Path, theirs) -> None:
     prompts = adaptive(model)
     kept = prompts.instruction(" press_the red\nbutton ü ")
     for state, words in (([-1.5, 0.0, 1.0], "-1 128 255"), ([0.999, -1.0, -0.5], "255 0 64")):
         text = f"Task: press the red button ü, State: {words};\nAction: "
         assert prompts.prompt(kept, np.array(state, np.float32)).tolist() == theirs.encode(text, add_bos=True)
+
+
+def test_a_padded_state_has_zeros_behind_its_joints(model: Path, theirs) -> None:
+    prompts = Pi05Prompts(SentencePiece(model), 100, SimpleNamespace(instruction_size=64, state_dim=1), padding=2)
+    tokens = prompts.prompt(prompts.instruction("press"), np.array([-1.0], np.float32))
+    assert tokens.tolist() == theirs.encode("Task: press, State: 0 128 128;\nAction: ", add_bos=True)
 
 
 def test_numbers_are_binned_as_openpi_bins_them() -> None:
@@ -90,6 +103,9 @@ def test_the_tokenizer_is_found_in_either_form(model: Path, tmp_path: Path, refu
     assert prompts.instruction("ab").tolist() == [2, 0, 1]
     with refuses(ErrorCode.BAD_INSTRUCTION, "<bos>"):
         prompts.instruction("a<bos>b")
+    (tmp_path / "tokenizer").mkdir()
+    (tmp_path / "tokenizer.json").rename(tmp_path / "tokenizer" / "tokenizer.json")  # where LeRobot saves it
+    assert find_tokenizer(tmp_path).encode("ab").tolist() == [0, 1]
     (tmp_path / "tokenizer.model").write_bytes(model.read_bytes())
     assert find_tokenizer(tmp_path).begin_token() == BOS
     (tmp_path / "tokenizer.model").write_bytes(b"no model")

@@ -30,11 +30,14 @@ def make(tmp_path: Path, tokenizer_file: Path):
 
     def make(**changes: Any) -> Processor:
         config = {
+            "name": "arm",
             "views": ("front", "wrist"),
             "image_size": (8, 8),
+            "antialias": False,
             "state_names": STATE,
             "action_names": ACTION,
             "action_mode": "delta",
+            "absolute_actions": (),
             "instruction_template": "do: {instruction}.",
             "max_instruction_tokens": 12,
             **changes,
@@ -58,7 +61,10 @@ def test_observation_follows_the_configs_order(make) -> None:
     assert processed.proprio.dtype == np.float32
     assert seen().measured == (0.5, -0.25, 2.0)
     larger = seen(images={"front": FRONT.repeat(3, 0).repeat(3, 1), "wrist": WRIST})
-    assert make().observation(larger).images.shape == (2, 8, 8, 3)
+    plain, averaged = (make(antialias=antialias).observation(larger).images for antialias in (False, True))
+    assert plain.shape == averaged.shape == (2, 8, 8, 3)
+    assert np.array_equal(plain[1], averaged[1])
+    assert not np.array_equal(plain[0], averaged[0])
 
 
 @pytest.mark.parametrize(
@@ -101,6 +107,18 @@ def test_actions_that_are_not_finite_are_refused_and_named(make, refuses) -> Non
     assert np.isfinite(absolute.actions(np.zeros((1, 2), np.float32), reference)).all()
 
 
+def test_an_absolute_action_of_a_policy_of_deltas_is_not_moved(make) -> None:
+    processor = make(action_names=("tool", "lift"), absolute_actions=("tool",))  # nothing measures the tool
+    reference, chunk = processor.reference(JOINTS), np.zeros((1, 2), np.float32)
+    all_absolute = make(action_names=("tool", "lift"), action_mode="absolute")
+    moved = processor.actions(chunk, reference) - all_absolute.actions(chunk, reference)
+    assert moved.tolist() == [[0.0, JOINTS[0]]]
+    old, new = np.array([np.nan, 1.0]), np.array([np.nan, 3.0])
+    rebased = processor.rebased(chunk, old, new)
+    assert rebased[0, 0] == 0
+    np.testing.assert_allclose(processor.actions(rebased, new), processor.actions(chunk, old), rtol=1e-6)
+
+
 def test_instruction_is_bounded_with_its_template(make, refuses) -> None:
     processor = make()
     assert len(processor.instruction("reach")) == len("do: reach.")
@@ -122,7 +140,7 @@ def test_instruction_is_bounded_with_its_template(make, refuses) -> None:
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"action_mode": "relative"}, "action_mode 'relative'"),
+        ({"action_mode": "relative"}, "checkpoint arm: action_mode 'relative'"),
         ({"action_names": ("tool", "lift")}, "['tool'] are not among state_names"),
         ({"instruction_template": "push"}, "instruction_template 'push'"),
     ],

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.torch
 from safetensors.numpy import load_file, save_file
 
 from flashrt_ros.models.tiny_pi0 import ACTIONS, STATE, write_tiny_pi0
@@ -49,6 +50,14 @@ def test_a_range_that_is_empty_is_lerobots_epsilon(lerobot: Path) -> None:
     np.testing.assert_allclose(ours.state(np.full(6, 1e-8)), np.ones(6), rtol=1e-6)
 
 
+def test_statistics_may_be_bfloat16(lerobot: Path) -> None:
+    before = normaliser(lerobot, "quantile").state(X)
+    for path in lerobot.glob("policy_*.safetensors"):
+        tensors = {name: value.bfloat16() for name, value in safetensors.torch.load_file(path).items()}
+        safetensors.torch.save_file(tensors, path)
+    assert np.array_equal(normaliser(lerobot, "quantile").state(X), before)
+
+
 def test_the_convention_is_in_the_fingerprint(lerobot: Path, tmp_path: Path) -> None:
     openpi = read_openpi(write_tiny_pi0(tmp_path / "openpi", "pi0"))
     same = read_lerobot(lerobot)
@@ -61,13 +70,17 @@ def test_lerobots_files_that_do_not_fit_are_refused(lerobot: Path, refuses) -> N
     content = json.loads(path.read_text())
     content["steps"][1]["config"]["eps"] = 1e-6
     path.write_text(json.dumps(content))
-    with refuses(ErrorCode.BAD_CHECKPOINT, "policy_preprocessor.json", "eps is 1e-06"):
+    with refuses(ErrorCode.BAD_CHECKPOINT, "policy_preprocessor.json", "eps: expected 1e-08, the only"):
+        read_lerobot(lerobot)
+    content["steps"][1] = {"registry_name": "normalizer_processor", "config": {}}
+    path.write_text(json.dumps(content))
+    with refuses(ErrorCode.BAD_CHECKPOINT, "has no state_file, and so no statistics"):
         read_lerobot(lerobot)
     path.write_text(json.dumps({"steps": content["steps"][:1]}))
     with refuses(ErrorCode.BAD_CHECKPOINT, "expected one normalizer_processor", "found 0"):
         read_lerobot(lerobot)
     path.unlink()
-    with refuses(ErrorCode.BAD_CHECKPOINT, "policy_preprocessor.json: No such file"):
+    with refuses(ErrorCode.BAD_CHECKPOINT, "policy_preprocessor.json: not found; LeRobot writes it beside the weights"):
         read_lerobot(lerobot)
 
 

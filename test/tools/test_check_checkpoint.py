@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
+import tokenizers
 import torch
 from safetensors.torch import load_file, save_file
 
@@ -71,8 +72,8 @@ DEEP = b'{"a":' * 5000
             b'"x": null, "base": {',
             "input_features.x: expected an",
         ),
-        ("policy_preprocessor.json", b"", DEEP, "policy_preprocessor.json: not JSON: maximum recursion"),
-        ("policy_postprocessor.json", b'{\n        "eps": 1e-08\n      }', b"null", "eps is None"),
+        ("policy_preprocessor.json", b"", DEEP, "policy_preprocessor.json: cannot be read: maximum recursion"),
+        ("policy_postprocessor.json", b'{\n        "eps": 1e-08\n      }', b"null", "expected an object, found None"),
         ("paligemma_tokenizer.model", None, b"", "not a sentencepiece model: it is empty"),
     ],
 )
@@ -105,6 +106,13 @@ def test_what_is_worth_knowing_is_noted(tmp_path: Path, capsys) -> None:
     assert code == 0
     assert "no file names the joints" in said
     assert "action_5 never moved in the data" in said
+    assert "whether actions are relative to the state: they are taken as absolute (action_mode) in" in said
+    assert "of a vocabulary" not in said
+    (folder / "paligemma_tokenizer.model").unlink()
+    tokenizers.Tokenizer(tokenizers.models.BPE(vocab={"<bos>": 0, "a": 1}, merges=[])).save(
+        str(folder / "tokenizer.json")
+    )
+    assert "tokenizer.json gives tokens up to 1 of a vocabulary of 400" in check(folder, capsys, "--headers")[1]
 
 
 def test_a_folder_that_is_none_is_not_checked(tmp_path: Path, capsys) -> None:

@@ -9,8 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from flashrt_ros.models.checkpoint import Checkpoint
-from flashrt_ros.models.pi0_config import GemmaConfig, Pi0Config
+from flashrt_ros.models.pi0_config import Pi0Config
 from flashrt_ros.models.pi0_expert import time_features, times
+from flashrt_ros.models.pi0_sizes import GemmaConfig
 
 _PALIGEMMA = "paligemma_with_expert.paligemma."
 _VISION = f"{_PALIGEMMA}model.vision_tower.vision_model."
