@@ -21,7 +21,8 @@ class Guidance:
 
     target: float32 [horizon, action_width], in the policy's range, row i for the instant of the new chunk's row i.
     weight: float32 [horizon], how hard row i is bent towards it, 0 to 1: real-time chunking.
-    locked: how many leading rows are the target's own in every step and at the end: training-time RTC.
+    locked: how many leading rows are the target's own in every step and at the end; with `prefix_lock` they are at time
+        0 in the steps, as training-time real-time chunking has it (Black et al., arXiv 2512.05964).
     """
 
     target: NDArray[np.float32]
