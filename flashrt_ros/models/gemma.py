@@ -16,7 +16,7 @@ from torch import Tensor
 
 from flashrt_ros.models.ops import Ops
 from flashrt_ros.models.pi0_sizes import GemmaConfig
-from flashrt_ros.models.reference.quantised import last_rows
+from flashrt_ros.models.reference.quantised import Matrix, last_rows
 from flashrt_ros.models.weights import Part, Weight, matrix, quantised, weight
 from flashrt_ros.runtime.buffers import Buffer, BufferSet
 
@@ -36,13 +36,23 @@ class Place:
     length: Tensor | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The first `rows` rows, for which row `step` of the tables counts; `start` is 0. Each is int64 [1]."""
+
+    rows: Tensor
+    step: Tensor
+    start: Tensor
+
+
 class Norms(Protocol):
     """Tables of a transformer's norms: number 2 l and 2 l + 1 in layer l, then the last; float32 [steps, width].
 
-    `step` (int64 [1]) says which row counts.
+    `step` (int64 [1]) says which row counts, for all but those that are `given`.
     """
 
     step: Tensor
+    given: Given | None
 
     def gain(self, number: int) -> Tensor:
         """What x / rms(x) is multiplied by."""
@@ -56,6 +66,8 @@ class Norms(Protocol):
 
 class GainNorms:
     """RMS norms with a gain each that is always the same, and plain residuals."""
+
+    given: Given | None = None
 
     def __init__(self, b: BufferSet, name: str) -> None:
         self._b, self._name = b, name
@@ -189,22 +201,49 @@ class Gemma:
         self, ops: Ops, b: BufferSet, layer: int, x: Tensor, norms: Norms, place: Place, cache_alone: bool
     ) -> None:
         """Run x += W_o attention(norm(x));  x += W_down (gelu(W_gate norm(x)) * W_up norm(x))."""
-        c, n, name = self.config, x.shape[0], f"{self.name}.{layer}."
+        c, n, name, number = self.config, x.shape[0], f"{self.name}.{layer}.", 2 * layer
         keys, values = b[f"cache.{layer}.key"], b[f"cache.{layer}.value"]
-        w = matrix(b, f"{name}qkv")
-        if cache_alone:
-            w = last_rows(w, 2 * c.kv_heads * c.head_dim)
-        number, step = 2 * layer, norms.step
         q = None if cache_alone else ops.scratch((n, c.heads, c.head_dim), self.dtype)
-        cache = (b["cache.cos"], b["cache.sin"], place.start, q, keys, values)
-        ops.normed_heads(x, norms.gain(number), step, w, *cache, EPS, norms.bias(number), place.length)
+        self._heads(ops, b, layer, x, norms, place, q)
         if q is None:
             return
         y = ops.scratch((n, c.heads * c.head_dim), self.dtype)
         ops.attend_rows(q, keys, values, place.end, y)
-        ops.linear_gated_add(y, matrix(b, f"{name}out"), step, x, norms.gate(number))
+        self._add(ops, y, matrix(b, f"{name}out"), norms, number, x)
         number += 1
         wide = ops.scratch((n, c.mlp_width), self.dtype)
-        gate_up = matrix(b, f"{name}gate_up")
-        ops.normed_gelu_linear(x, norms.gain(number), step, gate_up, wide, EPS, norms.bias(number))
-        ops.linear_gated_add(wide, matrix(b, f"{name}down"), step, x, norms.gate(number))
+        w, gain, bias = matrix(b, f"{name}gate_up"), norms.gain(number), norms.bias(number)
+        ops.normed_gelu_linear(x, gain, norms.step, w, wide, EPS, bias)
+        given = norms.given
+        if given is not None:
+            own = ops.scratch(tuple(wide.shape), wide.dtype)
+            ops.normed_gelu_linear(x, gain, given.step, w, own, EPS, bias)
+            ops.write_rows(own, given.start, given.rows, wide)
+        self._add(ops, wide, matrix(b, f"{name}down"), norms, number, x)
+
+    def _heads(
+        self, ops: Ops, b: BufferSet, layer: int, x: Tensor, norms: Norms, place: Place, q: Tensor | None
+    ) -> None:
+        """Put keys and values into the cache, and queries, where they are wanted, into q."""
+        c, number, given = self.config, 2 * layer, norms.given
+        w, gain, bias = matrix(b, f"{self.name}.{layer}.qkv"), norms.gain(number), norms.bias(number)
+        if q is None:
+            w = last_rows(w, 2 * c.kv_heads * c.head_dim)
+        tables, cache = (b["cache.cos"], b["cache.sin"]), (b[f"cache.{layer}.key"], b[f"cache.{layer}.value"])
+        ops.normed_heads(x, gain, norms.step, w, *tables, place.start, q, *cache, EPS, bias, place.length)
+        if given is not None and q is not None:
+            own = ops.scratch(tuple(q.shape), q.dtype)
+            ops.normed_heads(x, gain, given.step, w, *tables, place.start, own, *cache, EPS, bias, given.rows)
+            ops.write_rows(own, given.start, given.rows, q)
+
+    def _add(self, ops: Ops, y: Tensor, w: Matrix, norms: Norms, number: int, x: Tensor) -> None:
+        """Run x += gate * (W y)."""
+        given, gate = norms.given, norms.gate(number)
+        if given is None:
+            ops.linear_gated_add(y, w, norms.step, x, gate)
+            return
+        own = ops.scratch(tuple(x.shape), x.dtype)
+        ops.copy(x, own)
+        ops.linear_gated_add(y, w, given.step, own, gate)
+        ops.linear_gated_add(y, w, norms.step, x, gate)
+        ops.write_rows(own, given.start, given.rows, x)

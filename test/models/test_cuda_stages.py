@@ -100,8 +100,9 @@ def test_every_stage_of_pi0_has_kernels(
     folder = write_tiny_pi0(tmp_path, kind)
     tiny = Pi0(read_json(folder / "config.json"), {}, Checkpoint(folder), dtype)
     values = {"action_horizon": 50}
-    published = Pi0(values, {}, RandomPi0Checkpoint(read_pi0(values, {}, kind == "pi05")), dtype)
-    launched = {name for model in (tiny, published) for name in launches(model, capability, monkeypatch)}
+    tensors = RandomPi0Checkpoint(read_pi0(values, {}, kind == "pi05"))
+    published = [Pi0(values, {"prefix_lock": lock}, tensors, dtype) for lock in (False, True)]
+    launched = {name for model in (tiny, *published) for name in launches(model, capability, monkeypatch)}
     assert ("denoise_linear" in {source for source, _ in launched}) == (
         capability == (9, 0) and dtype == torch.bfloat16
     )
