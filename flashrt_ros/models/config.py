@@ -68,9 +68,9 @@ class HybridConfig:
         return False
 
     @property
-    def prefix_lock(self) -> bool:
+    def prefix_lock(self) -> int:
         """See PolicyConfig; there is nothing to lock."""
-        return False
+        return 0
 
     @property
     def rewrites(self) -> bool:

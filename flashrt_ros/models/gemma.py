@@ -17,6 +17,7 @@ from torch import Tensor
 
 from flashrt_ros.models.ops import Ops
 from flashrt_ros.models.pi0_sizes import GemmaConfig
+from flashrt_ros.models.reference.flow import Given
 from flashrt_ros.models.reference.quantised import Matrix, last_rows
 from flashrt_ros.models.weights import Part, Weight, matrix, quantised, weight
 from flashrt_ros.runtime.buffers import Buffer, BufferSet
@@ -40,10 +41,11 @@ class Place:
 class Norms(Protocol):
     """Tables of a transformer's norms: number 2 l and 2 l + 1 in layer l, then the last; float32 [steps, width].
 
-    `step` (int64 [1]) says which row counts.
+    `step` (int64 [1]) says which row counts, for all but those that are `given`.
     """
 
     step: Tensor
+    given: Given | None
 
     def gain(self, number: int) -> Tensor:
         """What x / rms(x) is multiplied by."""
@@ -57,6 +59,8 @@ class Norms(Protocol):
 
 class GainNorms:
     """RMS norms with a gain each that is always the same, and plain residuals."""
+
+    given: Given | None = None
 
     def __init__(self, b: BufferSet, name: str) -> None:
         self._b, self._name = b, name
@@ -204,6 +208,7 @@ class Gemma:
                 biases=_all_or_none(norms.bias(number) for number in numbers),
                 gates=_all_or_none(norms.gate(number) for number in numbers),
                 length=place.length,
+                given=norms.given,
             )
         if cache_alone:
             w = last_rows(matrix(b, f"{self.name}.{whole}.qkv"), 2 * self.config.kv_heads * self.config.head_dim)

@@ -34,6 +34,7 @@ class Pi0Config:
     absolute_actions: of a policy whose action_mode is "delta", the actions that are absolute all the same.
     state_prompt: how the state is in the prompt: "joints", its numbers; "padded", with zeros up to state_width; "none".
     convention: whose formulas and files of statistics are meant.
+    prefix_lock: how many first rows it was trained with as given; 0: without.
     assumed: what no file says and is taken to be so, for people.
     """
 
@@ -59,7 +60,7 @@ class Pi0Config:
     normalisation: str
     state_prompt: str
     convention: str
-    prefix_lock: bool
+    prefix_lock: int
     assumed: tuple[str, ...]
 
     condition_capacity = 0
@@ -135,6 +136,7 @@ def read_pi0(
     state_names = _names(own, "state_names", "state", known.state or action_width, known.state_names)
     action_names = _names(own, "action_names", "action", known.action or action_width, known.action_names)
     action_mode = own.choice("action_mode", ("delta", "absolute"), "delta" if known.relative else "absolute")
+    horizon = _either(root, ("action_horizon", "chunk_size"), None)
     config = Pi0Config(
         vision=read_siglip(root),
         language=language,
@@ -143,7 +145,7 @@ def read_pi0(
         adaptive=adaptive,
         action_width=action_width,
         state_width=root.integer("max_state_dim", default=action_width),
-        horizon=_either(root, ("action_horizon", "chunk_size"), None),
+        horizon=horizon,
         steps=own.integer("steps", default=root.integer("num_inference_steps", default=10)),
         # LeRobot adds times up until 0.4.2, and does not since.
         accumulated_time=own.choice("time", _TIMES, "exact" if lerobot else "accumulated") == "accumulated",
@@ -159,7 +161,7 @@ def read_pi0(
         normalisation=own.choice("normalisation", MODES.values(), mapped(root) if lerobot else _usual(adaptive)),
         state_prompt=_state_prompt(root, own, adaptive),
         convention="lerobot" if lerobot else "openpi",
-        prefix_lock=_prefix_lock(root, own),
+        prefix_lock=_prefix_lock(root, own, horizon),
         assumed=_assumed(root, own, adaptive, lerobot),
     )
     own.finish()
@@ -196,11 +198,9 @@ def _image_size(root: Section) -> tuple[int, int]:
     return height, width
 
 
-def _prefix_lock(root: Section, own: Section) -> bool:
-    locked = own.flag("prefix_lock", False)
-    if locked and root.get("rtc_training_max_delay", 0) != 0:  # of LeRobot behind 0.6.1
-        own.refuse("prefix_lock", "false: LeRobot trains given rows at time 0, here they have the time of the others")
-    return locked
+def _prefix_lock(root: Section, own: Section, horizon: int) -> int:
+    most = root.integer("rtc_training_max_delay", minimum=0, default=0)  # of LeRobot behind 0.6.1
+    return (most or horizon) if own.flag("prefix_lock", most > 0) else 0
 
 
 def _state_prompt(root: Section, own: Section, adaptive: bool) -> str:

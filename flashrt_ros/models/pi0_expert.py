@@ -5,6 +5,9 @@
 Written after openpi's PI0Pytorch. Noise at t = 1 is integrated to actions at t = 0. All that depends on t alone is
 computed when the weights are loaded: pi0's share of the time embedding, pi0.5's modulations. pi0's state token sees
 the prefix and itself alone, so its keys and values do not depend on t, and stand in the cache behind the prefix.
+
+Of a policy that was trained with given first rows (training-time real-time chunking, Black et al., arXiv 2512.05964),
+those are at t = 0 in every step: its tables have a row more, for t = 0, and what depends on t is computed for both.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from flashrt_ros.models.checkpoint import Checkpoint
 from flashrt_ros.models.gemma import GainNorms, Gemma, Norms, Place
 from flashrt_ros.models.ops import Ops
 from flashrt_ros.models.pi0_config import Pi0Config
+from flashrt_ros.models.reference.flow import Given
 from flashrt_ros.models.reference.quantised import dequantised
 from flashrt_ros.models.weights import Part, Weight, centred, matrix, weight
 from flashrt_ros.runtime.buffers import Buffer, BufferSet
@@ -30,9 +34,10 @@ _MIN_PERIOD, _MAX_PERIOD = 4e-3, 4.0
 class TimedNorms:
     """Adaptive RMS norms and gated residuals, of the Euler step that a buffer names."""
 
-    def __init__(self, b: BufferSet, step: Tensor) -> None:
+    def __init__(self, b: BufferSet, step: Tensor, given: Given | None) -> None:
         self._b = b
         self.step = step
+        self.given = given
 
     def gain(self, number: int) -> Tensor:
         """1 + scale."""
@@ -93,18 +98,22 @@ class Expert:
     def buffers(self) -> list[Buffer]:
         """Derived weights."""
         c, width, norms = self.config, self.config.expert.width, 2 * self.config.expert.depth + 1
-        steps = c.steps if c.adaptive else 1
+        times = c.steps + bool(c.prefix_lock)
+        steps = times if c.adaptive else 1
+        clean = [Buffer("expert.clean", (1,), torch.int64, "weight")] if c.prefix_lock else []
         out = Buffer(f"expert.bias.{norms - 1}", (steps, c.action_width), torch.float32, "weight")
         if not c.adaptive:
             return [
                 out,
+                *clean,
                 Buffer("expert.action_in.weight", (width, c.action_width), self.dtype, "weight"),
-                Buffer("expert.time_bias", (c.steps, width), self.dtype, "weight"),
+                Buffer("expert.time_bias", (times, width), self.dtype, "weight"),
             ]
         e = c.expert
         heights = ((e.heads + 2 * e.kv_heads) * e.head_dim, 2 * e.mlp_width)
         return [
             out,
+            *clean,
             Buffer("expert.gain", (norms, steps, width), torch.float32, "weight"),
             Buffer("expert.gate", (norms, steps, width), torch.float32, "weight"),
             *(
@@ -116,7 +125,11 @@ class Expert:
     def derive(self, checkpoint: Checkpoint, b: BufferSet) -> None:
         """Fill what depends on t alone, once the stored weights are there; pi0's two products of actions become one."""
         c, last = self.config, 2 * self.config.expert.depth
-        features = time_features(times(c.steps, c.accumulated_time), c.expert.width)
+        time = times(c.steps, c.accumulated_time)
+        if c.prefix_lock:
+            time = F.pad(time, (0, 1))
+            b["expert.clean"].fill_(c.steps)
+        features = time_features(time, c.expert.width)
         b[f"expert.bias.{last}"].copy_(checkpoint.read(self._out_bias().name))
         if c.adaptive:
             self._derive_modulations(checkpoint, b, features)
@@ -157,13 +170,21 @@ class Expert:
             return
         h = ops.scratch(tuple(x.shape), self.dtype)
         ops.stepped_linear(actions, w, b["expert.time_bias"], step, h, act="silu")
+        given = self._given(b)
+        if given is not None:
+            own = ops.scratch(tuple(x.shape), self.dtype)
+            ops.stepped_linear(actions, w, b["expert.time_bias"], given.step, own, act="silu")
+            ops.write_rows(own, given.start, given.rows, h)
         ops.linear(h, b["expert.action_mlp.weight"], x, bias=b["expert.action_mlp.bias"])
 
     def run(self, ops: Ops, b: BufferSet, x: Tensor, step: Tensor, place: Place) -> tuple[Norms, int]:
         """Run embedded actions [horizon, width] through all layers, in place; the norm that is still to be taken."""
-        norms: Norms = TimedNorms(b, step) if self.config.adaptive else GainNorms(b, "expert")
+        norms: Norms = TimedNorms(b, step, self._given(b)) if self.config.adaptive else GainNorms(b, "expert")
         self.gemma.run(ops, b, x, norms, place)
         return norms, 2 * self.config.expert.depth
+
+    def _given(self, b: BufferSet) -> Given | None:
+        return Given(b["locked"], b["expert.clean"], b["zero"]) if self.config.prefix_lock else None
 
 
 def times(steps: int, accumulated: bool) -> Tensor:

@@ -14,8 +14,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-_LIMIT = 10.0
-
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Guidance:
@@ -23,7 +21,8 @@ class Guidance:
 
     target: float32 [horizon, action_width], in the policy's range, row i for the instant of the new chunk's row i.
     weight: float32 [horizon], how hard row i is bent towards it, 0 to 1: real-time chunking.
-    locked: how many leading rows are the target's own in every step and at the end: training-time RTC.
+    locked: how many leading rows are the target's own in every step and at the end; with `prefix_lock` they are at time
+        0 in the steps, as training-time real-time chunking has it (Black et al., arXiv 2512.05964).
     """
 
     target: NDArray[np.float32]
@@ -37,7 +36,11 @@ class Guidance:
 
 
 def guidance_strength(time: torch.Tensor) -> torch.Tensor:
-    """The strength at each time, float32 [steps]: min(10, (1-s)/s * ((1-s)^2 + s^2) / (1-s)^2) with s = 1 - t."""
-    s = 1.0 - time.double()
+    """The strength at the times of a chunk's Euler steps, float32 [steps].
+
+    min(steps, (1-s)/s * ((1-s)^2 + s^2) / (1-s)^2) with s = 1 - t. At the bound, one step moves where a row is going to
+    onto its target; a higher one would move it beyond. The paper has 5 for its 5 steps, LeRobot 10 for its 10.
+    """
+    s, bound = 1.0 - time.double(), float(len(time))
     strength = (1 - s) / s * ((1 - s) ** 2 + s**2) / (1 - s) ** 2
-    return torch.nan_to_num(strength, nan=_LIMIT).clamp(max=_LIMIT).float()
+    return strength.clamp(max=bound).float()

@@ -94,8 +94,8 @@ class PolicyConfig(Protocol):
         """Whether a chunk can be made to keep to the one before it."""
 
     @property
-    def prefix_lock(self) -> bool:
-        """Whether it does so by rows that are given, as it was trained to, and not by being bent towards them."""
+    def prefix_lock(self) -> int:
+        """How many rows it can be given, as it was trained to, rather than be bent towards them; 0: none."""
 
     @property
     def rewrites(self) -> bool:

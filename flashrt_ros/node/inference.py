@@ -142,7 +142,8 @@ class Inference:
         if tick.epoch != self._epoch:
             return
         if self._overlap is not None:
-            self._overlap.tick(to_nanoseconds(tick.stamp), tick.chunk_id, tick.cursor, active=tick.active)
+            stamp = to_nanoseconds(tick.stamp)
+            self._overlap.tick(stamp, tick.chunk_id, tick.cursor, tick.remaining, active=tick.active)
         self._note(tick.chunk_id, tick.cursor)
         # One that is computed for an older epoch is no answer: its chunk will be dropped.
         if tick.infer and self._computing != self._epoch:
@@ -184,7 +185,8 @@ class Inference:
         """
         if self._overlap is None:
             return None
-        continued = self._overlap.begin(min(stamp for stamp, _ in parts.values()), self.times.last)
+        duration = self.times.last if self.times.count else None
+        continued = self._overlap.begin(min(stamp for stamp, _ in parts.values()), duration)
         newest = next(reversed(self._act_indices), 0)
         return continued if continued is not None and continued.chunk_id == newest else None
 

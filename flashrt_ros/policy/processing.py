@@ -114,12 +114,15 @@ class Processor:
         return actions
 
     def rebased(self, chunk: np.ndarray, old: np.ndarray, new: np.ndarray) -> np.ndarray:
-        """The same motion, float32 [rows, action_dim or more], relative to the joints `new` instead of `old`."""
-        if self.config.action_mode == "absolute":
-            return chunk
-        moved, count = chunk.copy(), self.config.action_dim
-        actions = self.normaliser.unnormalise_actions(chunk[:, :count]) + np.where(self._relative, old - new, 0.0)
-        moved[:, :count] = self.normaliser.action_scaling.normalise(actions)
+        """The same motion, float32 [rows, action_dim or more], relative to the joints `new` instead of `old`.
+
+        Padding becomes 0, what openpi and LeRobot train with; LeRobot lets it come out as anything.
+        """
+        moved, count = np.zeros_like(chunk), self.config.action_dim
+        moved[:, :count] = chunk[:, :count]
+        if self.config.action_mode == "delta":
+            actions = self.normaliser.unnormalise_actions(chunk[:, :count]) + np.where(self._relative, old - new, 0.0)
+            moved[:, :count] = self.normaliser.action_scaling.normalise(actions)
         return moved
 
     def instruction(self, text: str) -> np.ndarray:

@@ -12,7 +12,7 @@ from flashrt_ros.runtime.buffers import BufferSet
 
 
 def continuation(
-    b: BufferSet, delay: int, row: int | None, processor: Processor, reference: np.ndarray, lock: bool
+    b: BufferSet, delay: int, row: int | None, processor: Processor, reference: np.ndarray, lock: int
 ) -> Guidance | None:
     """What the next chunk is to keep of the planned one; None where none is planned, or all of it has been executed.
 
@@ -23,7 +23,8 @@ def continuation(
         row: of the planned chunk, where the next one's first row stands; None: its cursor.
         processor: of the policy.
         reference: float64 [action_dim], the joints that the next chunk's actions refer to.
-        lock: those rows are given and kept as they are, and nothing is bent towards the others.
+        lock: so many of those rows at most are given and kept as they are, and nothing is bent towards the others; 0:
+            none is given.
     """
     planned, first = int(b["plan"][0]), int(b["plan"][1]) if row is None else row
     old = b["chunk"].cpu().numpy()
@@ -34,7 +35,7 @@ def continuation(
     target[:left] = processor.rebased(old[first:], b["reference"].numpy(), reference)
     held = min(delay, left)
     if lock:
-        return Guidance(target, np.zeros(len(old), np.float32), held)
+        return Guidance(target, np.zeros(len(old), np.float32), min(held, lock))
     return Guidance(target, weights(len(old), held, left))
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from flashrt_ros.models.observation import ModelObservation
 from flashrt_ros.models.ops import Ops
 from flashrt_ros.models.pi0 import Pi0
 from flashrt_ros.models.pi0_config import VIEWS, read_pi0
+from flashrt_ros.models.pi0_guidance import Guidance
 from flashrt_ros.models.reference.flow import Flow
 from flashrt_ros.models.synthetic_pi0 import RandomPi0Checkpoint
 from flashrt_ros.runtime.backend import Backend, CpuBackend
@@ -50,11 +52,11 @@ def backend(device: str, case: Recorded, views: list[str]) -> Backend:
 
 
 def run(
-    name: str, case: Recorded, device: str, dtype: torch.dtype, fp8: bool = False
+    name: str, case: Recorded, device: str, dtype: torch.dtype, fp8: bool = False, given: int = 0
 ) -> tuple[Plan, list[torch.Tensor]]:
-    """A plan that has drawn the chunk of a case, and the velocities of its steps."""
+    """A plan that has drawn the chunk of a case, its first rows perhaps given, and the velocities of its steps."""
     views = [view for view in VIEWS if case[f"image_mask.{view}"]]
-    extra = {"views": views, "steps": len(case["time"]), "prompt_sizes": [5, 12]}
+    extra = {"views": views, "steps": len(case["time"]), "prompt_sizes": [5, 12], "prefix_lock": given > 0}
     model = Pi0(read_json(DATA / name / "config.json"), extra, Checkpoint(DATA / name), dtype, fp8=fp8)
     plan = Plan(backend(device, case, views), model, [], {})
     model.load_weights(plan.buffers)
@@ -62,7 +64,9 @@ def run(
     tokens = case["tokens"][0][case["token_mask"][0].bool()].long().numpy()
     seen = ModelObservation(np.zeros((len(views), 56, 56, 3), np.uint8), case["state"][0].numpy())
     velocities = []
-    for step in (*model.observe(seen, tokens).steps, *model.act().steps):
+    target = case["noise"][0].flip(0).numpy()
+    guidance = Guidance(target, np.zeros(len(target), np.float32), given) if given else None
+    for step in (*model.observe(seen, tokens).steps, *model.act(guidance).steps):
         plan.run(step)
         if step.stage == "denoise_step":
             velocities.append(plan.buffers["velocity"].clone())
@@ -106,13 +110,14 @@ def test_bfloat16_errs_no_more_than_plain_torch(name: str, number: int) -> None:
     assert all(ours[key] <= FACTOR * plain[key] for key in ours), (ours, plain)
 
 
+@pytest.mark.parametrize("options", [{"fp8": True}, {"given": 3}], ids=str)
 @pytest.mark.parametrize("name", ["pi0_tiny", "pi05_tiny"])
-def test_fp8_weights_give_what_they_give_on_a_cpu(name: str) -> None:
+def test_fp8_weights_and_given_rows_give_what_they_give_on_a_cpu(name: str, options: dict[str, Any]) -> None:
     case = load_file(DATA / name / "case0.safetensors")
-    exact = run(name, case, "cpu", torch.float32, fp8=True)[0].buffers["chunk"]
+    exact = run(name, case, "cpu", torch.float32, **options)[0].buffers["chunk"]
 
     def error(device: str, dtype: torch.dtype) -> torch.Tensor:
-        return (run(name, case, device, dtype, fp8=True)[0].buffers["chunk"].cpu() - exact).abs()
+        return (run(name, case, device, dtype, **options)[0].buffers["chunk"].cpu() - exact).abs()
 
     assert error("cuda", torch.float32).max() < 1e-4
     ours, plain = error("cuda", torch.bfloat16), error("cpu", torch.bfloat16)

@@ -106,8 +106,9 @@ def test_every_stage_of_pi0_has_kernels(
     folder = write_tiny_pi0(tmp_path, kind)
     tiny = Pi0(read_json(folder / "config.json"), {}, Checkpoint(folder), dtype)
     values = {"action_horizon": 50}
-    published = Pi0(values, {}, RandomPi0Checkpoint(read_pi0(values, {}, kind == "pi05")), dtype)
-    launched = {name for model in (tiny, published) for name in launches(model, capability, monkeypatch)}
+    tensors = RandomPi0Checkpoint(read_pi0(values, {}, kind == "pi05"))
+    published = [Pi0(values, {"prefix_lock": lock}, tensors, dtype) for lock in (False, True)]
+    launched = {name for model in (tiny, *published) for name in launches(model, capability, monkeypatch)}
     hopper = capability == (9, 0) and dtype == torch.bfloat16
     assert all((source in {name for name, _ in launched}) == hopper for source in ("denoise_linear", "denoise_layers"))
     missing = {name for name in launched if not _is_in_file(*name)}

@@ -173,11 +173,17 @@ def test_a_sample_is_never_guided(live: Live) -> None:
     assert torch.equal(live.buffers["chunk"], sampled)
 
 
-def test_the_strength_of_guidance_is_bounded_and_falls_to_one() -> None:
+def test_the_strength_of_guidance_is_bounded() -> None:
     strength = guidance_strength(times(10, accumulated=False)).tolist()
     assert strength[0] == 10.0
     assert strength[5] == pytest.approx(2.0)  # s = 1/2: 1 * (1/4 + 1/4) / (1/4)
     assert strength[9] == pytest.approx((0.1 / 0.9) * (0.01 + 0.81) / 0.01, rel=1e-4)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5, 20])
+def test_no_step_moves_a_row_beyond_its_target(steps: int) -> None:
+    strength = guidance_strength(times(steps, accumulated=True))
+    assert strength[0] == strength.max() == steps
 
 
 def test_bfloat16_stays_close_to_float32(folder: Path) -> None:

@@ -89,6 +89,14 @@ def test_a_gripper_may_be_absolute_among_deltas() -> None:
     assert read_pi0(OPENPI, extra, adaptive=False).absolute_actions == ("grip",)
 
 
+def test_rows_can_be_given_where_it_was_trained_so() -> None:
+    trained = {**LEROBOT, "rtc_training_max_delay": 5}
+    assert read_pi0(LEROBOT, {}, adaptive=True).prefix_lock == 0
+    assert read_pi0(LEROBOT, {"prefix_lock": True}, adaptive=True).prefix_lock == 50
+    assert read_pi0(trained, {}, adaptive=True).prefix_lock == 5
+    assert read_pi0(trained, {"prefix_lock": False}, adaptive=True).prefix_lock == 0
+
+
 def test_what_no_file_says_is_told() -> None:
     assert "taken as absolute (action_mode)" in " ".join(read_pi0(OPENPI, {}, adaptive=False).assumed)
     assert len(read_pi0(OPENPI, {}, adaptive=True).assumed) == 2
@@ -133,7 +141,11 @@ def test_cameras_of_lerobot_need_names_of_their_own(key: str) -> None:
         (OPENPI, {"action_mode": "delta", "absolute_actions": ["x"]}, "absolute_actions: expected some of the actions"),
         ({**LEROBOT, "type": "pi0", "max_period": 10.0}, {}, "max_period: expected 4.0, the only supported value"),
         ({**LEROBOT, "type": "pi0", "use_visual_memory": True}, {}, "use_visual_memory: expected False"),
-        ({**OPENPI, "rtc_training_max_delay": 5}, {"prefix_lock": True}, "prefix_lock: expected false"),
+        (
+            {**LEROBOT, "type": "pi0", "rtc_training_max_delay": -1},
+            {},
+            "rtc_training_max_delay: expected an integer of at least 0",
+        ),
         (OPENPI, {"state_prompt": "joints"}, "flashrt.json.state_prompt: expected one of 'none'"),
         (OPENPI, DELTA, "action 1, tilt, is relative to number 1 of the state, lift; in flashrt.json name both alike"),
         (OPENPI, {**DELTA, "state_names": ["pan"]}, "number 1 of the state, which has fewer"),

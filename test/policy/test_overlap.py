@@ -25,11 +25,12 @@ class Hands:
         self.queue.stage(Chunk(1, chunk_id, observed, rows, 0, False))
         assert self.queue.replace()
 
-    def tick(self, count: int = 1) -> None:
+    def tick(self, count: int = 1, *, told: bool = True) -> None:
         for _ in range(count):
             self.now += PERIOD
-            active = self.queue.take(self.now) is not None
-            self.overlap.tick(self.now, self.queue.chunk_id, self.queue.cursor, active=active)
+            queue, active = self.queue, self.queue.take(self.now) is not None
+            if told:
+                self.overlap.tick(self.now, queue.chunk_id, queue.cursor, queue.remaining, active=active)
 
 
 @pytest.fixture
@@ -54,6 +55,27 @@ def test_the_rows_of_both_chunks_stand_at_the_same_instants(hands: Hands, age: i
     hands.take(2, observed)
     assert continued is not None
     assert continued.row + hands.queue.cursor == next_of_old
+
+
+@pytest.mark.parametrize("untold", [1, 2, 4])
+def test_rows_that_ran_in_ticks_which_are_told_late_stand_before_the_new_chunk(hands: Hands, untold: int) -> None:
+    hands.tick(5)
+    hands.tick(untold, told=False)
+    for ahead in (-40, 0, 40):
+        continued = hands.overlap.begin(hands.now + ahead, 0.0)
+        assert continued is not None
+        assert continued.row == hands.queue.cursor - 1
+
+
+def test_no_more_rows_run_in_ticks_that_are_told_late_than_were_left(hands: Hands) -> None:
+    hands.tick(5)
+    hands.tick(50, told=False)
+    assert hands.overlap.begin(hands.now, 0.0) == Continued(1, HORIZON, 0)
+
+
+def test_where_no_inference_was_timed_all_rows_that_are_left_are_held(hands: Hands) -> None:
+    hands.tick(4)
+    assert hands.overlap.begin(hands.now, None) == Continued(1, 3, HORIZON - 3)
 
 
 def test_ticks_without_a_row_move_nothing(hands: Hands) -> None:

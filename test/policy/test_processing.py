@@ -119,6 +119,15 @@ def test_an_absolute_action_of_a_policy_of_deltas_is_not_moved(make) -> None:
     np.testing.assert_allclose(processor.actions(rebased, new), processor.actions(chunk, old), rtol=1e-6)
 
 
+@pytest.mark.parametrize("mode", ["absolute", "delta"])
+def test_padding_of_a_rebased_chunk_is_zero(make, mode: str) -> None:
+    processor = make(action_mode=mode)
+    chunk = np.array([[0.5, -0.25, 0.75, -0.5]], np.float32)
+    rebased = processor.rebased(chunk, np.zeros(2), np.zeros(2))
+    assert rebased.dtype == np.float32
+    np.testing.assert_allclose(rebased, [[0.5, -0.25, 0.0, 0.0]], rtol=1e-6)
+
+
 def test_instruction_is_bounded_with_its_template(make, refuses) -> None:
     processor = make()
     assert len(processor.instruction("reach")) == len("do: reach.")

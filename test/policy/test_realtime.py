@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -116,6 +117,14 @@ def test_a_policy_that_was_trained_so_is_given_the_rows_that_will_have_run(tmp_p
     session.restore("seen", Mode.EXACT)
     free = session.act().actions
     assert not np.array_equal(follows[DELAY:], free[DELAY:])  # the rows behind go on from those that were given
+
+
+def test_no_more_rows_are_given_than_it_was_trained_with(tmp_path: Path) -> None:
+    folder = write_tiny_pi0(tmp_path, "pi05", steps=2)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "rtc_training_max_delay": DELAY - 1}))
+    session, _ = in_execution(load_policy(folder, device="cpu"))
+    assert session.act(DELAY).held == DELAY - 1
 
 
 def test_a_recipe_builds_chunks_that_go_on_from_others_again(guided: Policy, tmp_path: Path) -> None:

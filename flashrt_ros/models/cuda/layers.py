@@ -13,7 +13,7 @@ from torch import Tensor
 
 from flashrt_ros.models.cuda.layout import ACCESS, ceil_div, expect
 from flashrt_ros.models.cuda.rows import CudaRows
-from flashrt_ros.models.reference.flow import Flow
+from flashrt_ros.models.reference.flow import Flow, Given
 from flashrt_ros.models.reference.quantised import Matrix, Quantised
 
 _WIDTH, _HEADS, _HEAD, _MLP, _MOST_ROWS, _MOST_LAYERS, _MOST_KEYS = 1024, 8, 256, 4096, 50, 20, 128
@@ -68,14 +68,15 @@ class CudaLayers(CudaRows):
         biases: Sequence[Tensor] | None = None,
         gates: Sequence[Tensor] | None = None,
         length: Tensor | None = None,
+        given: Given | None = None,
     ) -> None:
         """See Flow.transformer_layers: one kernel for the sizes of pi0's action expert, where there are clusters."""
         weights = [_tensors(found) for found in (heads, out, gate_up, down, keys, values)]
         tables = [*gains, *(biases or ()), *(gates or ())]
-        takes = length is None and all(weights) and len(set(map(len, tables))) == 1
+        takes = length is None and given is None and all(weights) and len(set(map(len, tables))) == 1
         clusters = self._clusters(x, weights, [*tables, cos, sin]) if takes else 0
         if not clusters:
-            places = (cos, sin, start, end, keys, values, eps, biases, gates, length)
+            places = (cos, sin, start, end, keys, values, eps, biases, gates, length, given)
             Flow.transformer_layers(self, x, gains, step, heads, out, gate_up, down, *places)  # type: ignore[arg-type]
             return
         op, n = "transformer_layers", x.shape[0]

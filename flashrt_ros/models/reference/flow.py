@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +16,15 @@ from flashrt_ros.models.reference.dense import Activation, Dense
 from flashrt_ros.models.reference.precision import wide
 from flashrt_ros.models.reference.quantised import Matrix, Quantised
 from flashrt_ros.models.reference.rows import Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The first `rows` rows, for which row `step` of the tables counts; `start` is 0. Each is int64 [1]."""
+
+    rows: Tensor
+    step: Tensor
+    start: Tensor
 
 
 class Flow(Dense, Rows, Attention):
@@ -153,26 +163,49 @@ class Flow(Dense, Rows, Attention):
         biases: Sequence[Tensor] | None = None,
         gates: Sequence[Tensor] | None = None,
         length: Tensor | None = None,
+        given: Given | None = None,
     ) -> None:
         """Run x [n, width] through layers of attention to a cache and of a gated product, in place.
 
         Layer l has heads[l] for normed_heads, out[l] [width, heads * d], gate_up[l] [2 m, width], down[l] [width, m],
         and the cache keys[l], values[l]; of gains, biases and gates its part of attention has number 2 l and its gated
         product 2 l + 1. `start` and `length` are those of rope_cache, `end` that of attend_rows: at most start + n.
+        Row `step` of the tables counts, but for the rows that are `given`.
         """
         n, (_, kv_heads, d) = x.shape[0], keys[0].shape
         count, mlp = heads[0].shape[0] // d - 2 * kv_heads, down[0].shape[1]
         for layer, cache in enumerate(zip(keys, values, strict=True)):
             first, second = 2 * layer, 2 * layer + 1
-            bias, gate = (None, None) if biases is None else biases[first : first + 2], gates
+            bias = (None, None) if biases is None else biases[first : first + 2]
+            gate = (None, None) if gates is None else gates[first : first + 2]
             q, y = self.scratch((n, count, d), x.dtype), self.scratch((n, count * d), x.dtype)
-            places = (cos, sin, start, q, *cache)
-            self.normed_heads(x, gains[first], step, heads[layer], *places, eps, bias[0], length)
+            places = (cos, sin, start)
+            self.normed_heads(x, gains[first], step, heads[layer], *places, q, *cache, eps, bias[0], length)
+            if given is not None:
+                own, w = self.scratch(tuple(q.shape), q.dtype), heads[layer]
+                self.normed_heads(x, gains[first], given.step, w, *places, own, *cache, eps, bias[0], given.rows)
+                self.write_rows(own, given.start, given.rows, q)
             self.attend_rows(q, *cache, end, y)
-            self.linear_gated_add(y, out[layer], step, x, None if gate is None else gate[first])
+            self._add_with_given(y, out[layer], step, x, gate[0], given)
             wide = self.scratch((n, mlp), x.dtype)
             self.normed_gelu_linear(x, gains[second], step, gate_up[layer], wide, eps, bias[1])
-            self.linear_gated_add(wide, down[layer], step, x, None if gate is None else gate[second])
+            if given is not None:
+                own = self.scratch(tuple(wide.shape), wide.dtype)
+                self.normed_gelu_linear(x, gains[second], given.step, gate_up[layer], own, eps, bias[1])
+                self.write_rows(own, given.start, given.rows, wide)
+            self._add_with_given(wide, down[layer], step, x, gate[1], given)
+
+    def _add_with_given(
+        self, y: Tensor, w: Matrix, step: Tensor, x: Tensor, gate: Tensor | None, given: Given | None
+    ) -> None:
+        if given is None:
+            self.linear_gated_add(y, w, step, x, gate)
+            return
+        own = self.scratch(tuple(x.shape), x.dtype)
+        self.copy(x, own)
+        self.linear_gated_add(y, w, given.step, own, gate)
+        self.linear_gated_add(y, w, step, x, gate)
+        self.write_rows(own, given.start, given.rows, x)
 
     def stepped_linear(
         self, x: Tensor, w: Tensor, table: Tensor, step: Tensor, out: Tensor, act: Activation | None = None

@@ -48,9 +48,11 @@ class Bench:
         )
         self.loop.start(EPOCH, lambda: 0, None)
 
-    def tick(self, stamp: int, *, infer: bool = False, chunk: int = 0, cursor: int = 0, epoch: int = EPOCH) -> None:
-        time = from_nanoseconds(stamp)
-        tick = msg.Executed(stamp=time, epoch=epoch, infer=infer, chunk_id=chunk, cursor=cursor, active=cursor > 0)
+    def tick(
+        self, stamp: int, *, infer: bool = False, chunk: int = 0, cursor: int = 0, left: int = 0, epoch: int = EPOCH
+    ) -> None:
+        tick = msg.Executed(stamp=from_nanoseconds(stamp), epoch=epoch, infer=infer, chunk_id=chunk, cursor=cursor)
+        tick.remaining, tick.active = left, cursor > 0
         self.loop.on_executed(tick)
 
     def see(self, stamp: int) -> None:
@@ -225,6 +227,16 @@ def test_a_chunk_goes_on_from_the_newest_one_alone() -> None:
         ("act", 3),
         ("act", 4, 2, 3),
     ]
+
+
+def test_behind_a_reinstated_chunk_all_rows_that_are_left_are_held_where_nothing_was_timed_yet() -> None:
+    bench = Bench(lockstep=False, overlap=Overlap(period=10))
+    bench.loop.start(EPOCH, lambda: 0, Inferred(SimpleNamespace(act_index=9), 1, exact=True))  # type: ignore[arg-type]
+    bench.tick(10, infer=True)
+    bench.see(30)
+    bench.tick(30, infer=True, chunk=109, cursor=7, left=3)
+    bench.compute()
+    assert bench.done[-2] == ("act", 1, 1 + 3, 6)
 
 
 def test_the_rows_that_are_held_are_those_of_the_newest_chunk_and_not_those_predicted() -> None:
