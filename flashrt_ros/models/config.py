@@ -11,8 +11,10 @@ from typing import Any
 
 from flashrt_ros.models.backbone_config import TextConfig, VisionConfig, read_text, read_vision
 from flashrt_ros.models.head_config import HeadConfig, read_head
+from flashrt_ros.models.observation import Frames
 from flashrt_ros.models.reference.delta_rule import CHUNK
 from flashrt_ros.models.section import Section
+from flashrt_ros.models.starvla_config import read_frames
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 
@@ -50,7 +52,7 @@ class HybridConfig:
     max_instruction_tokens: int
     drafts: int
     views: tuple[str, ...]
-    image_size: tuple[int, int]
+    frames: Frames
     state_names: tuple[str, ...]
     action_names: tuple[str, ...]
     action_mode: str
@@ -71,6 +73,11 @@ class HybridConfig:
     def prefix_lock(self) -> bool:
         """See PolicyConfig; there is nothing to lock."""
         return False
+
+    @property
+    def image_size(self) -> tuple[int, int]:
+        """Height and width of a view in the visual tower."""
+        return self.frames.seen
 
     @property
     def rewrites(self) -> bool:
@@ -140,9 +147,10 @@ def read_config(values: dict[str, Any]) -> HybridConfig:
     own = root.section("flashrt")
     prompt = own.section("prompt")
     layout = own.choice("layout", ("append", "starvla"))
+    vision = read_vision(root.section("vision_config"))
     config = HybridConfig(
         text=read_text(text_section, tied),
-        vision=read_vision(root.section("vision_config")),
+        vision=vision,
         head=read_head(root.section("framework")),
         image_tokens=ImageTokens(
             start=root.integer("vision_start_token_id", minimum=0),
@@ -160,7 +168,7 @@ def read_config(values: dict[str, Any]) -> HybridConfig:
         max_instruction_tokens=own.integer("max_instruction_tokens"),
         drafts=own.integer("drafts", default=1),
         views=own.names("views"),
-        image_size=_pair(own.integers("image_size", count=2)),
+        frames=read_frames(own, layout, vision.patch * vision.merge),
         state_names=own.names("state_names"),
         action_names=own.names("action_names"),
         action_mode=own.choice("action_mode", ("delta", "absolute")),
@@ -175,10 +183,6 @@ def read_config(values: dict[str, Any]) -> HybridConfig:
     return config
 
 
-def _pair(values: tuple[int, ...]) -> tuple[int, int]:
-    return values[0], values[1]
-
-
 def _check(root: Section, own: Section, config: HybridConfig) -> None:
     """What one section says must not contradict another."""
     text, vision, head = config.text, config.vision, config.head
@@ -190,9 +194,6 @@ def _check(root: Section, own: Section, config: HybridConfig) -> None:
     for key in ("vision_start_token_id", "image_token_id", "vision_end_token_id"):
         if root.values[key] >= text.vocab_size:
             root.refuse(key, f"a token below text_config.vocab_size {text.vocab_size}")
-    unit = vision.patch * vision.merge
-    if any(side % unit for side in config.image_size):
-        own.refuse("image_size", f"multiples of {unit} (patch_size times spatial_merge_size)")
     if any(size > CHUNK and size % CHUNK for size in config.stage_sizes):
         own.refuse("stage_sizes", f"sizes up to {CHUNK} or multiples of it")
     if "{instruction}" not in config.instruction_template:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flashrt_ros.models.lerobot_config import MODES, Joints, cameras, check_fixed, joints, mapped
+from flashrt_ros.models.observation import Frames
 from flashrt_ros.models.pi0_sizes import GemmaConfig, SiglipConfig, read_gemma, read_siglip
 from flashrt_ros.models.section import Section
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
@@ -71,6 +72,11 @@ class Pi0Config:
     def antialias(self) -> bool:
         """Whether larger images are made smaller with antialiasing, as openpi does and LeRobot does not."""
         return self.convention == "openpi"
+
+    @property
+    def frames(self) -> Frames:
+        """How a camera's image comes to `image_size`: with bars, in openpi and in LeRobot."""
+        return Frames("pad", self.image_size, self.image_size)
 
     @property
     def state_dim(self) -> int:

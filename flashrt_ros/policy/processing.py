@@ -11,7 +11,7 @@ import numpy as np
 
 from flashrt_ros.models.observation import ModelObservation
 from flashrt_ros.models.policy_model import PolicyConfig
-from flashrt_ros.policy.images import resize_with_pad
+from flashrt_ros.policy.images import resize_with_pad, stretch
 from flashrt_ros.policy.normalise import Normaliser
 from flashrt_ros.policy.prompts import Prompts
 from flashrt_ros.policy.text import TextTokenizer
@@ -135,8 +135,13 @@ class Processor:
         return self.prompts.prompt(kept, proprio)
 
     def _view(self, view: str, image: np.ndarray) -> np.ndarray:
+        frames, pixels = self.config.frames, np.asarray(image)
         try:
-            return resize_with_pad(np.asarray(image), self.config.image_size, antialias=self.config.antialias)
+            if frames.fit == "stretch":
+                frame = stretch(pixels, frames.size)
+            else:
+                frame = resize_with_pad(pixels, frames.size, antialias=self.config.antialias)
+            return stretch(frame, frames.seen)
         except FlashrtError as error:
             raise _bad_observation(f"view {view}: {error}") from error
 
