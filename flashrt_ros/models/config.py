@@ -14,7 +14,7 @@ from flashrt_ros.models.head_config import HeadConfig, read_head
 from flashrt_ros.models.observation import Frames
 from flashrt_ros.models.reference.delta_rule import CHUNK
 from flashrt_ros.models.section import Section
-from flashrt_ros.models.starvla_config import read_frames
+from flashrt_ros.models.starvla_config import Trained, read_frames, read_include_state, read_trained
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 
@@ -147,11 +147,12 @@ def read_config(values: dict[str, Any]) -> HybridConfig:
     own = root.section("flashrt")
     prompt = own.section("prompt")
     layout = own.choice("layout", ("append", "starvla"))
+    trained = read_trained(root) if layout == "starvla" else Trained()
     vision = read_vision(root.section("vision_config"))
     config = HybridConfig(
         text=read_text(text_section, tied),
         vision=vision,
-        head=read_head(root.section("framework")),
+        head=read_head(root.section("framework"), read_include_state(own, layout, trained)),
         image_tokens=ImageTokens(
             start=root.integer("vision_start_token_id", minimum=0),
             pad=root.integer("image_token_id", minimum=0),
@@ -189,7 +190,7 @@ def _check(root: Section, own: Section, config: HybridConfig) -> None:
     _equal("vision_config.out_hidden_size", vision.out_hidden_size, "text_config.hidden_size", text.hidden_size)
     _equal("framework...cross_attention_dim", head.cross_width, "text_config.hidden_size", text.hidden_size)
     _equal("framework...action_dim", head.action_dim, "the number of flashrt.action_names", len(config.action_names))
-    if head.state_dim:
+    if head.state_token:
         _equal("framework...state_dim", head.state_dim, "the number of flashrt.state_names", len(config.state_names))
     for key in ("vision_start_token_id", "image_token_id", "vision_end_token_id"):
         if root.values[key] >= text.vocab_size:

@@ -8,6 +8,8 @@ Read in starVLA/starVLA at commit 0ed0aad (August 2026) and in transformers 5.24
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Any
 
 from flashrt_ros.models.observation import Frames
 from flashrt_ros.models.section import Section
@@ -18,6 +20,49 @@ FIT = "stretch"
 
 MIN_PIXELS, MAX_PIXELS = 65536, 16777216
 """`size` in the preprocessor_config.json of every published Qwen3.5: shortest_edge and longest_edge."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What a config of StarVLA says of the training; None where there is none.
+
+    include_state: whether the head was given the state.
+    """
+
+    include_state: bool | None = None
+
+
+def read_trained(root: Section) -> Trained:
+    """Read `datasets.vla_data`, which StarVLA's config.yaml has beside `framework`, if it has been taken over.
+
+    Without `include_state` there the state is left out, though the head has an encoder for it: `state_dim` is 7 unless
+    given otherwise (datasets.py:1400, VLM4A/QwenGR00T.py:93 and :203).
+    """
+    if "datasets" not in root.values:
+        return Trained()
+    data = root.section("datasets").section("vla_data")
+    # omegaconf keeps what a command line says as it was written there.
+    include = {"True": True, "False": False}.get(data.get("include_state", False), data.get("include_state", False))
+    if not isinstance(include, bool):
+        data.refuse("include_state", "true or false")
+    return Trained(include_state=include)
+
+
+def agree(own: Section, key: str, value: Any, trained: Any) -> None:
+    """Refuse a key of `flashrt` that contradicts the training."""
+    if trained is not None and value != trained:
+        own.refuse(key, f"{trained!r}, as config.json.datasets.vla_data has it")
+
+
+def read_include_state(own: Section, layout: str, trained: Trained) -> bool:
+    """Read `include_state`: unless given, what StarVLA's config says, and false where it says nothing.
+
+    With the layout "append" a head that has an encoder for the state is given it.
+    """
+    usual = layout == "append" if trained.include_state is None else trained.include_state
+    include = own.flag("include_state", usual)
+    agree(own, "include_state", include, trained.include_state)
+    return include
 
 
 def read_frames(own: Section, layout: str, unit: int) -> Frames:

@@ -28,6 +28,7 @@ _LAYOUTS: dict[str, dict[str, Any]] = {
     "starvla": {
         "prompt": {"observe": "<|im_start|>user\n{images}{instruction}<|im_end|>\n<|im_start|>assistant\n"},
         "min_pixels": 1,
+        "include_state": True,
     },
 }
 

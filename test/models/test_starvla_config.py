@@ -22,7 +22,8 @@ from flashrt_ros.runtime.errors import FlashrtError
 def read(tmp_path: Path):
     write_tiny_checkpoint(tmp_path, layout="starvla")
     written = json.loads((tmp_path / "config.json").read_text())
-    del written["flashrt"]["min_pixels"]
+    for key in ("min_pixels", "include_state"):
+        del written["flashrt"][key]
 
     def read(datasets: Any = None, **own: Any) -> HybridConfig:
         values = written if datasets is None else {**written, "datasets": {"vla_data": datasets}}
@@ -48,6 +49,32 @@ def test_what_no_processor_does_is_refused(read, tiny: Path) -> None:
     append["flashrt"]["fit"] = "stretch"
     with pytest.raises(FlashrtError, match="unknown key fit"):
         read_config(append)
+
+
+def test_the_head_is_given_the_state_where_it_was_in_training(read, tiny: Path) -> None:
+    assert not read().head.state_token
+    assert not read({"data_mix": "libero_all"}).head.state_token
+    assert not read({"include_state": "False"}).head.state_token
+    assert read({"include_state": True}).head.state_token
+    assert read(include_state=True).head.state_token
+    assert not read(state_names=["lift"]).head.state_token  # an encoder of six numbers lies idle
+    assert read_config(json.loads((tiny / "config.json").read_text())).head.state_token
+    with pytest.raises(FlashrtError, match=r"state_dim is 6, but the number of flashrt\.state_names is 1"):
+        read(state_names=["lift"], include_state=True)
+
+
+@pytest.mark.parametrize(
+    ("data", "own", "message"),
+    [
+        ({"include_state": 1}, {}, "vla_data.include_state: expected true or false, found 1"),
+        ({"include_state": False}, {"include_state": True}, "include_state: expected False, as config.json.datasets"),
+        ({}, {"include_state": True}, "include_state: expected False, as config.json.datasets.vla_data has it"),
+        ([], {}, "config.json.datasets.vla_data: expected an object"),
+    ],
+)
+def test_what_contradicts_the_training_is_refused(read, data: Any, own: dict[str, Any], message: str) -> None:
+    with pytest.raises(FlashrtError, match=message):
+        read(data, **own)
 
 
 def test_sizes_are_those_of_transformers() -> None:
