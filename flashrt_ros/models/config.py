@@ -13,8 +13,8 @@ from flashrt_ros.models.backbone_config import TextConfig, VisionConfig, read_te
 from flashrt_ros.models.head_config import HeadConfig, read_head
 from flashrt_ros.models.observation import Frames
 from flashrt_ros.models.reference.delta_rule import CHUNK
-from flashrt_ros.models.section import Section
-from flashrt_ros.models.starvla_config import Trained, read_frames, read_include_state, read_trained
+from flashrt_ros.models.section import Section, read_absolute_actions
+from flashrt_ros.models.starvla_config import read_frames, read_own
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 
@@ -56,12 +56,12 @@ class HybridConfig:
     state_names: tuple[str, ...]
     action_names: tuple[str, ...]
     action_mode: str
+    absolute_actions: tuple[str, ...]
     normalisation: str
     instruction_template: str
     instruct_prompt: str
     observe_prompt: str
 
-    absolute_actions = ()
     antialias = False
 
     @property
@@ -144,15 +144,15 @@ def read_config(values: dict[str, Any]) -> HybridConfig:
     root = Section(values, "config.json")
     text_section = root.section("text_config")
     tied = root.flag("tie_word_embeddings", text_section.get("tie_word_embeddings", False))
-    own = root.section("flashrt")
+    own = read_own(root)
     prompt = own.section("prompt")
     layout = own.choice("layout", ("append", "starvla"))
-    trained = read_trained(root) if layout == "starvla" else Trained()
     vision = read_vision(root.section("vision_config"))
+    action_mode, action_names = own.choice("action_mode", ("delta", "absolute")), own.names("action_names")
     config = HybridConfig(
         text=read_text(text_section, tied),
         vision=vision,
-        head=read_head(root.section("framework"), read_include_state(own, layout, trained)),
+        head=read_head(root.section("framework"), own.flag("include_state", layout == "append")),
         image_tokens=ImageTokens(
             start=root.integer("vision_start_token_id", minimum=0),
             pad=root.integer("image_token_id", minimum=0),
@@ -171,8 +171,9 @@ def read_config(values: dict[str, Any]) -> HybridConfig:
         views=own.names("views"),
         frames=read_frames(own, layout, vision.patch * vision.merge),
         state_names=own.names("state_names"),
-        action_names=own.names("action_names"),
-        action_mode=own.choice("action_mode", ("delta", "absolute")),
+        action_names=action_names,
+        action_mode=action_mode,
+        absolute_actions=read_absolute_actions(own, action_mode, action_names),
         normalisation=own.choice("normalisation", ("mean_std", "quantile", "none")),
         instruction_template=own.text("instruction_template"),
         instruct_prompt=prompt.text("instruct") if layout == "append" else "",

@@ -8,7 +8,6 @@ Read in starVLA/starVLA at commit 0ed0aad (August 2026) and in transformers 5.24
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 from flashrt_ros.models.observation import Frames
@@ -21,48 +20,45 @@ FIT = "stretch"
 MIN_PIXELS, MAX_PIXELS = 65536, 16777216
 """`size` in the preprocessor_config.json of every published Qwen3.5: shortest_edge and longest_edge."""
 
+THOUGHTLESS, THOUGHTFUL = (f"<|im_start|>assistant\n<think>\n{rest}" for rest in ("\n</think>\n\n", ""))
+"""What Qwen3.5's chat template ends a prompt with if it is told nothing else, as StarVLA tells it nothing
+(modules/vlm/QWen3_5.py:144): the former in models up to 2B, the latter from 4B on (huggingface/trl at b03343e,
+trl/chat_templates/qwen3_5_nothink.jinja and qwen3_5_think.jinja, which are Qwen's own)."""
 
-@dataclass(frozen=True, slots=True)
-class Trained:
-    """What a config of StarVLA says of the training; None where there is none.
+_MODES = {"abs": "absolute", "absolute": "absolute", "raw": "absolute", "rel": "delta"}
+"""StarVLA's `action_mode`. Its "delta", relative to the row before, is not served."""
 
-    include_state: whether the head was given the state.
+
+def read_own(root: Section) -> Section:
+    """The section `flashrt`; of the layout "starvla" with what `datasets.vla_data` says about the training.
+
+    That section stands beside `framework` in StarVLA's config.yaml. A key of `flashrt` that contradicts it is refused.
     """
+    own = root.section("flashrt")
+    if own.get("layout", None) != "starvla" or "datasets" not in root.values:
+        return own
+    trained = _trained(root.section("datasets").section("vla_data"))
+    for key, value in trained.items():
+        if own.values.get(key, value) != value:
+            own.refuse(key, f"{value!r}, as config.json.datasets.vla_data has it")
+    return Section({**trained, **own.values}, own.where)
 
-    include_state: bool | None = None
 
+def _trained(data: Section) -> dict[str, Any]:
+    """The keys of `flashrt` that StarVLA's config decides.
 
-def read_trained(root: Section) -> Trained:
-    """Read `datasets.vla_data`, which StarVLA's config.yaml has beside `framework`, if it has been taken over.
-
-    Without `include_state` there the state is left out, though the head has an encoder for it: `state_dim` is 7 unless
-    given otherwise (datasets.py:1400, VLM4A/QwenGR00T.py:93 and :203).
+    Without `include_state` the state is left out, though the head has an encoder for it: `state_dim` is 7 unless given
+    otherwise (datasets.py:1400, VLM4A/QwenGR00T.py:93 and :203). An instruction stands in `CoT_prompt`, or by itself
+    (modules/vlm/QWen3_5.py:134). `action_mode` "rel" makes all rows relative to the state, "delta" each to the row
+    before it (datasets.py:1265); without it the actions are the dataset's, whatever those are.
     """
-    if "datasets" not in root.values:
-        return Trained()
-    data = root.section("datasets").section("vla_data")
-    # omegaconf keeps what a command line says as it was written there.
-    include = {"True": True, "False": False}.get(data.get("include_state", False), data.get("include_state", False))
-    if not isinstance(include, bool):
-        data.refuse("include_state", "true or false")
-    return Trained(include_state=include)
-
-
-def agree(own: Section, key: str, value: Any, trained: Any) -> None:
-    """Refuse a key of `flashrt` that contradicts the training."""
-    if trained is not None and value != trained:
-        own.refuse(key, f"{trained!r}, as config.json.datasets.vla_data has it")
-
-
-def read_include_state(own: Section, layout: str, trained: Trained) -> bool:
-    """Read `include_state`: unless given, what StarVLA's config says, and false where it says nothing.
-
-    With the layout "append" a head that has an encoder for the state is given it.
-    """
-    usual = layout == "append" if trained.include_state is None else trained.include_state
-    include = own.flag("include_state", usual)
-    agree(own, "include_state", include, trained.include_state)
-    return include
+    # Configs with Python's spelling have a text there.
+    include = data.get("include_state", False)
+    include = include == "True" if include in ("True", "False") else data.flag("include_state", False)
+    found = {"include_state": include, "instruction_template": data.text("CoT_prompt", "{instruction}")}
+    if data.get("action_mode", None) is not None:
+        found["action_mode"] = _MODES[data.choice("action_mode", _MODES)]
+    return found
 
 
 def read_frames(own: Section, layout: str, unit: int) -> Frames:

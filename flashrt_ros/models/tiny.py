@@ -16,6 +16,7 @@ from torch import Tensor
 
 from flashrt_ros.models.config import HybridConfig, read_config
 from flashrt_ros.models.modules import Modules
+from flashrt_ros.models.starvla_config import THOUGHTLESS
 
 JOINTS = ("shoulder_pan", "shoulder_lift", "elbow", "wrist_pitch", "wrist_roll", "gripper")
 _SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>")
@@ -26,7 +27,7 @@ _ACTION_STD = 0.02
 _LAYOUTS: dict[str, dict[str, Any]] = {
     "append": {"prompt": {"instruct": "<|im_start|>user\n{instruction}<|im_end|>\n", "observe": "{images}"}},
     "starvla": {
-        "prompt": {"observe": "<|im_start|>user\n{images}{instruction}<|im_end|>\n<|im_start|>assistant\n"},
+        "prompt": {"observe": f"<|im_start|>user\n{{images}}{{instruction}}<|im_end|>\n{THOUGHTLESS}"},
         "min_pixels": 1,
         "include_state": True,
     },

@@ -152,7 +152,8 @@ class HybridFolder:
     def prompts(self) -> Prompts:
         """See Folder.prompts."""
         config = self.config()
-        return TemplatePrompts(config.instruction_template, config.max_instruction_tokens, self.tokenizer())
+        template, limit = config.instruction_template, config.max_instruction_tokens
+        return TemplatePrompts(template, limit, self.tokenizer(), trimmed=config.layout == "starvla")
 
 
 class Pi0Folder:

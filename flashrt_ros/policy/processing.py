@@ -95,7 +95,7 @@ class Processor:
         Args:
             chunk: float32 [horizon, action_dim or more], the policy's range; what is more is padding.
             reference: float64 [action_dim], the joints measured when the chunk's observation was taken. Each
-                row of a delta chunk is relative to them, as openpi and StarVLA train, but for its
+                row of a delta chunk is relative to them, as openpi trains and StarVLA with its `rel`, but for its
                 `absolute_actions`; absolute ignores them.
 
         Returns:

@@ -20,8 +20,10 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 
 from flashrt_ros.models.checkpoint import Checkpoint
+from flashrt_ros.models.config import HybridConfig
 from flashrt_ros.models.pi0_config import Pi0Config
 from flashrt_ros.models.policy_model import PolicyConfig
+from flashrt_ros.models.starvla_config import THOUGHTFUL, THOUGHTLESS
 from flashrt_ros.policy.normalise import Normaliser, Scaling
 from flashrt_ros.policy.opening import NAMES_FILE, open_folder
 from flashrt_ros.policy.processing import Processor
@@ -136,6 +138,13 @@ def notes(path: Path, config: PolicyConfig | None, normaliser: Normaliser | None
             found.append(
                 f"{tokenizer.path.name} gives tokens up to {tokenizer.largest_token} of a vocabulary of "
                 f"{config.vocab_size}: PaliGemma's gives them all; is it of this checkpoint?"
+            )
+    if isinstance(config, HybridConfig) and config.layout == "starvla" and prompts is not None:
+        thinks = len(prompts.tokenizer.encode("<think>")) == 1
+        if thinks and not config.observe_prompt.endswith((THOUGHTLESS, THOUGHTFUL)):
+            found.append(
+                f"prompt.observe does not end as the chat template of Qwen3.5 does, with {THOUGHTLESS!r} up to 2B and "
+                f"{THOUGHTFUL!r} from 4B on: was it trained so?"
             )
     if config is not None and config.state_names[:1] == ("state_0",):
         found.append(f"no file names the joints, so that they are numbered: name them in {path / NAMES_FILE}")

@@ -75,6 +75,7 @@ def put(values: dict[str, Any], path: str, value: Any) -> None:
         ("flashrt.views", ["front", "front"], "views: expected a list of different non-empty printable"),
         ("flashrt.stage_sizes", [100], "stage_sizes: expected sizes up to 64 or multiples of it"),
         ("flashrt.instruction_template", "do it", "instruction_template: expected a text with {instruction}"),
+        ("flashrt.absolute_actions", ["tool"], "absolute_actions: expected some of the actions shoulder_pan, should"),
         ("flashrt.trained", 0, "trained: expected true or false, found 0"),
     ],
 )
@@ -102,6 +103,7 @@ def test_what_does_not_fit_is_named(values: dict[str, Any], path: str, value: An
             lambda c: [t[:4] for t in c.text.layer_types] == ["line", "full"] * 2,
         ),
         ("flashrt.condition", "all", lambda c: c.capacity == c.condition_capacity == 192),
+        ("flashrt.absolute_actions", ["gripper"], lambda c: c.absolute_actions == ("gripper",)),
         ("flashrt.condition", "newest", lambda c: (c.capacity, c.condition_capacity) == (4608, 192)),
     ],
 )

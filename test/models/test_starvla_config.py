@@ -27,7 +27,8 @@ def read(tmp_path: Path):
 
     def read(datasets: Any = None, **own: Any) -> HybridConfig:
         values = written if datasets is None else {**written, "datasets": {"vla_data": datasets}}
-        return read_config({**values, "flashrt": {**values["flashrt"], **own}})
+        changed = {key: value for key, value in {**values["flashrt"], **own}.items() if value is not ...}
+        return read_config({**values, "flashrt": changed})
 
     return read
 
@@ -63,12 +64,28 @@ def test_the_head_is_given_the_state_where_it_was_in_training(read, tiny: Path) 
         read(state_names=["lift"], include_state=True)
 
 
+def test_prompt_and_action_mode_are_those_of_the_training(read) -> None:
+    asked = "Your task is {instruction}. Locate."
+    config = read({"CoT_prompt": asked, "action_mode": "rel"}, instruction_template=..., action_mode=...)
+    assert (config.instruction_template, config.action_mode) == (asked, "delta")
+    assert read({"action_mode": "abs"}, action_mode=...).action_mode == "absolute"
+    assert read({}, instruction_template=...).instruction_template == "{instruction}"
+    assert read({"action_mode": None}, action_mode="delta").action_mode == "delta"
+
+
 @pytest.mark.parametrize(
     ("data", "own", "message"),
     [
         ({"include_state": 1}, {}, "vla_data.include_state: expected true or false, found 1"),
         ({"include_state": False}, {"include_state": True}, "include_state: expected False, as config.json.datasets"),
         ({}, {"include_state": True}, "include_state: expected False, as config.json.datasets.vla_data has it"),
+        (
+            {"CoT_prompt": "Do {instruction}."},
+            {},
+            "template: expected 'Do {instruction}.', as .*, found '{instruction}'",
+        ),
+        ({"action_mode": "rel"}, {"action_mode": "absolute"}, "action_mode: expected 'delta', as"),
+        ({"action_mode": "delta"}, {}, "vla_data.action_mode: expected one of 'abs', 'absolute', 'raw', 'rel', found"),
         ([], {}, "config.json.datasets.vla_data: expected an object"),
     ],
 )

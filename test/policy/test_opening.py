@@ -12,6 +12,7 @@ import pytest
 import tokenizers
 
 from flashrt_ros.models.synthetic_pi0 import RandomPi0Checkpoint
+from flashrt_ros.models.tiny import write_tiny_checkpoint
 from flashrt_ros.models.tiny_pi0 import STATE, write_tiny_pi0
 from flashrt_ros.policy.loading import load_policy
 from flashrt_ros.policy.opening import open_checkpoint
@@ -40,6 +41,15 @@ def test_joints_that_nothing_names_are_numbered(tmp_path: Path) -> None:
     config = open_checkpoint(folder).model.config
     assert config.state_names == config.action_names[:0] + tuple(f"state_{index}" for index in range(len(STATE)))
     assert config.action_names[-1] == f"action_{len(STATE) - 1}"
+
+
+def test_white_space_behind_an_instruction_is_trimmed_where_qwens_chat_template_does_so(tmp_path: Path) -> None:
+    told = {}
+    for layout in ("starvla", "append"):
+        prompts = open_checkpoint(write_tiny_checkpoint(tmp_path / layout, layout=layout)).prompts
+        told[layout] = [prompts.instruction(text).tolist() for text in ("press", " press \n")]
+    assert told["starvla"][1] == [told["append"][1][0], *told["starvla"][0]]
+    assert len(told["append"][1]) == 8
 
 
 def test_an_asset_that_is_no_name_is_refused(tmp_path: Path, refuses) -> None:

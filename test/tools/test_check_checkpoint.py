@@ -53,6 +53,21 @@ def test_trouble_in_one_part_hides_none_in_another(tmp_path: Path, capsys) -> No
     assert "not finite" not in check(folder, capsys, "--headers")[1]
 
 
+def test_a_prompt_that_ends_before_the_thoughts_of_qwen_is_mentioned(tmp_path: Path, capsys) -> None:
+    folder = write_tiny_checkpoint(tmp_path, layout="starvla")
+    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.add_tokens(["<think>", "</think>"])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    code, said = check(folder, capsys, "--headers")
+    assert (code, "does not end as" in said) == (0, False)
+    values = json.loads((folder / "config.json").read_text())
+    prompt = values["flashrt"]["prompt"]
+    prompt["observe"] = prompt["observe"].replace("<think>\n\n</think>\n\n", "")
+    (folder / "config.json").write_text(json.dumps(values))
+    code, said = check(folder, capsys, "--headers")
+    assert (code, "prompt.observe does not end as the chat template" in said) == (0, True)
+
+
 DEEP = b'{"a":' * 5000
 
 
