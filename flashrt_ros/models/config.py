@@ -14,7 +14,7 @@ from flashrt_ros.models.head_config import HeadConfig, read_head
 from flashrt_ros.models.observation import Frames
 from flashrt_ros.models.reference.delta_rule import CHUNK
 from flashrt_ros.models.section import Section, read_absolute_actions
-from flashrt_ros.models.starvla_config import read_frames, read_own
+from flashrt_ros.models.starvla_config import CONVENTIONS, Scales, read_frames, read_own, read_scales
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 
@@ -58,6 +58,7 @@ class HybridConfig:
     action_mode: str
     absolute_actions: tuple[str, ...]
     normalisation: str
+    scales: Scales
     instruction_template: str
     instruct_prompt: str
     observe_prompt: str
@@ -148,11 +149,16 @@ def read_config(values: dict[str, Any]) -> HybridConfig:
     prompt = own.section("prompt")
     layout = own.choice("layout", ("append", "starvla"))
     vision = read_vision(root.section("vision_config"))
-    action_mode, action_names = own.choice("action_mode", ("delta", "absolute")), own.names("action_names")
+    state_names, action_names = own.names("state_names"), own.names("action_names")
+    action_mode, normalisation = (
+        own.choice("action_mode", ("delta", "absolute")),
+        own.choice("normalisation", CONVENTIONS),
+    )
+    include_state = own.flag("include_state", layout == "append")
     config = HybridConfig(
         text=read_text(text_section, tied),
         vision=vision,
-        head=read_head(root.section("framework"), own.flag("include_state", layout == "append")),
+        head=read_head(root.section("framework"), include_state),
         image_tokens=ImageTokens(
             start=root.integer("vision_start_token_id", minimum=0),
             pad=root.integer("image_token_id", minimum=0),
@@ -170,11 +176,12 @@ def read_config(values: dict[str, Any]) -> HybridConfig:
         drafts=own.integer("drafts", default=1),
         views=own.names("views"),
         frames=read_frames(own, layout, vision.patch * vision.merge),
-        state_names=own.names("state_names"),
+        state_names=state_names,
         action_names=action_names,
         action_mode=action_mode,
         absolute_actions=read_absolute_actions(own, action_mode, action_names),
-        normalisation=own.choice("normalisation", ("mean_std", "quantile", "none")),
+        normalisation=normalisation,
+        scales=read_scales(own, layout, normalisation, include_state, (*state_names, *action_names)),
         instruction_template=own.text("instruction_template"),
         instruct_prompt=prompt.text("instruct") if layout == "append" else "",
         observe_prompt=prompt.text("observe"),

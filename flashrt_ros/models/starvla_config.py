@@ -8,10 +8,15 @@ Read in starVLA/starVLA at commit 0ed0aad (August 2026) and in transformers 5.24
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from flashrt_ros.models.observation import Frames
 from flashrt_ros.models.section import Section
+
+CONVENTIONS = ("mean_std", "quantile", "min_max", "none")
+"""Of `normalisation`. StarVLA calls quantile q99."""
 
 FIT = "stretch"
 """How images come to `image_size`: Image.resize((224, 224)) of Pillow, which keeps no aspect ratio
@@ -27,6 +32,36 @@ trl/chat_templates/qwen3_5_nothink.jinja and qwen3_5_think.jinja, which are Qwen
 
 _MODES = {"abs": "absolute", "absolute": "absolute", "raw": "absolute", "rel": "delta"}
 """StarVLA's `action_mode`. Its "delta", relative to the row before, is not served."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scales:
+    """How numbers are scaled beside `normalisation`, which StarVLA's data configs say key by key, in code.
+
+    state: the convention of the state. raw: names that are not scaled. binary: names that are 0, or 1 above 0.5.
+    dataset: whose statistics are meant; empty: those of the only one there is.
+    """
+
+    state: str
+    raw: tuple[str, ...] = ()
+    binary: tuple[str, ...] = ()
+    dataset: str = ""
+
+
+def read_scales(own: Section, layout: str, actions: str, include_state: bool, names: Sequence[str]) -> Scales:
+    """Read `state_normalisation`, `raw`, `binary` and `dataset` of the layout "starvla".
+
+    actions: the convention of the actions, and of the state unless given. names: of the state and the actions.
+    """
+    if layout == "append":
+        return Scales(actions)
+    exceptions = {key: own.names(key) if key in own.values else () for key in ("raw", "binary")}
+    for key, found in exceptions.items():
+        if not set(found) <= set(names):
+            own.refuse(key, f"some of {', '.join(dict.fromkeys(names))}")
+    dataset = own.text("dataset") if "dataset" in own.values else ""
+    state = own.choice("state_normalisation", CONVENTIONS, actions)
+    return Scales(state if include_state else "none", exceptions["raw"], exceptions["binary"], dataset)
 
 
 def read_own(root: Section) -> Section:

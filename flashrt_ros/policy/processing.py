@@ -49,7 +49,7 @@ class Processor:
     """Checks and converts; holds nothing that changes."""
 
     def __init__(self, config: PolicyConfig, prompts: Prompts, normaliser: Normaliser) -> None:
-        """BAD_CHECKPOINT for an unknown action mode, or a delta action of an unmeasured joint."""
+        """BAD_CHECKPOINT for an unknown action mode, or a delta action that is not measured or is either 0 or 1."""
         self.config = config
         self.prompts = prompts
         self.normaliser = normaliser
@@ -61,6 +61,10 @@ class Processor:
         unmeasured = [name for name in relative if name not in config.state_names]
         if unmeasured:
             raise _bad_config(config, f"action_mode delta, but action_names {unmeasured} are not among state_names")
+        either = self._relative & normaliser.action_scaling.binary
+        if either.any():
+            names = [name for name, found in zip(config.action_names, either, strict=True) if found]
+            raise _bad_config(config, f"action_mode delta, but {names} are 0 or 1: list them in absolute_actions")
 
     @property
     def tokenizer(self) -> TextTokenizer:

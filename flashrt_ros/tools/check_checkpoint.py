@@ -148,31 +148,45 @@ def notes(path: Path, config: PolicyConfig | None, normaliser: Normaliser | None
             )
     if config is not None and config.state_names[:1] == ("state_0",):
         found.append(f"no file names the joints, so that they are numbered: name them in {path / NAMES_FILE}")
-    if config is not None and normaliser is not None and normaliser.convention != "none":
+    if config is not None and normaliser is not None:
         for names, scaling in (
             (config.state_names, normaliser.state_scaling),
             (config.action_names, normaliser.action_scaling),
         ):
-            width = scaling.high if normaliser.convention == "mean_std" else scaling.high - scaling.low
-            still = [name for name, value in zip(names, width, strict=True) if value < 1e-6]
+            width = scaling.high if scaling.convention == "mean_std" else scaling.high - scaling.low
+            moved = (width >= 1e-6) | scaling.raw | scaling.binary | (scaling.convention == "none")
+            still = [name for name, value in zip(names, moved, strict=True) if not value]
             if still:
                 found.append(f"{', '.join(still)} never moved in the data: the slightest motion is out of range")
     return found
 
 
+_ENDS = {"mean_std": ("mean", "std"), "quantile": ("q01", "q99"), "min_max": ("min", "max")}
+_STYLES = {"lerobot": "LeRobot", "starvla": "StarVLA"}
+
+
 def _statistics(config: PolicyConfig, normaliser: Normaliser) -> RenderableType:
-    low, high = {"mean_std": ("mean", "std"), "quantile": ("q01", "q99")}.get(normaliser.convention, ("min", "max"))
-    style = normaliser.state_scaling.style
-    table = Table("", low, high, box=SIMPLE_HEAD, title_justify="left")
-    table.title = f"statistics: {normaliser.convention}, as {'LeRobot' if style == 'lerobot' else style} computes it"
+    style = normaliser.action_scaling.style
+    table = Table("", "", "", box=SIMPLE_HEAD, title_justify="left", show_header=False)
+    table.title = f"statistics: {normaliser.convention}, as {_STYLES.get(style, style)} computes it"
     parts: list[tuple[str, tuple[str, ...], Scaling]] = [
         ("state", config.state_names, normaliser.state_scaling),
         ("action", config.action_names, normaliser.action_scaling),
     ]
     for part, names, scaling in parts:
         for index, name in enumerate(names):
-            table.add_row(f"{part} {name}", f"{scaling.low[index]:.6g}", f"{scaling.high[index]:.6g}")
+            table.add_row(f"{part} {name}", *_scaled(scaling, index))
     return table
+
+
+def _scaled(scaling: Scaling, index: int) -> tuple[str, ...]:
+    """How one number is scaled, in words."""
+    if scaling.binary[index]:
+        return ("0, or 1 above 0.5",)
+    if scaling.raw[index] or scaling.convention == "none":
+        return ("as it is",)
+    ends = zip(_ENDS[scaling.convention], (scaling.low[index], scaling.high[index]), strict=True)
+    return tuple(f"{end} {value:.6g}" for end, value in ends)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import pytest
 
 from flashrt_ros.models.config import HybridConfig, read_config
 from flashrt_ros.models.observation import Frames
-from flashrt_ros.models.starvla_config import MAX_PIXELS, MIN_PIXELS, processed_size
+from flashrt_ros.models.starvla_config import MAX_PIXELS, MIN_PIXELS, Scales, processed_size
 from flashrt_ros.models.tiny import write_tiny_checkpoint
 from flashrt_ros.runtime.errors import FlashrtError
 
@@ -71,6 +71,15 @@ def test_prompt_and_action_mode_are_those_of_the_training(read) -> None:
     assert read({"action_mode": "abs"}, action_mode=...).action_mode == "absolute"
     assert read({}, instruction_template=...).instruction_template == "{instruction}"
     assert read({"action_mode": None}, action_mode="delta").action_mode == "delta"
+
+
+def test_a_state_that_is_not_given_is_not_scaled(read) -> None:
+    own = {"normalisation": "min_max", "raw": ["gripper"], "binary": ["elbow"], "dataset": "arm"}
+    assert read(include_state=True, **own).scales == Scales("min_max", ("gripper",), ("elbow",), "arm")
+    assert read(include_state=True, state_normalisation="none").scales.state == "none"
+    assert read(state_normalisation="quantile").scales.state == "none"
+    with pytest.raises(FlashrtError, match=r"raw: expected some of shoulder_pan, .*, gripper, found \['tool'\]"):
+        read(raw=["tool"])
 
 
 @pytest.mark.parametrize(

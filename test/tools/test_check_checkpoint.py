@@ -25,7 +25,13 @@ def check(folder: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> 
 def test_it_says_what_a_good_one_is(tmp_path: Path, capsys) -> None:
     code, said = check(write_tiny_pi0(tmp_path / "pi05", "pi05", "lerobot"), capsys)
     assert code == 0
-    for part in ("checkpoint pi05", "base_0_rgb", "quantile, as LeRobot computes it", "state elbow -1 1.5", "float32"):
+    for part in (
+        "checkpoint pi05",
+        "base_0_rgb",
+        "quantile, as LeRobot computes it",
+        "state elbow q01 -1 q99 1.5",
+        "float32",
+    ):
         assert part in said
     code, said = check(write_tiny_checkpoint(tmp_path / "tiny"), capsys)
     assert (code, "checkpoint tiny" in said) == (0, True)
