@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -71,8 +71,14 @@ class Processor:
         """The checkpoint's."""
         return self.prompts.tokenizer
 
-    def observation(self, observation: Observation) -> ModelObservation:
-        """Resize the views into the config's order and normalise the state; BAD_OBSERVATION for anything amiss."""
+    def framed(self, observation: Observation) -> Observation:
+        """Check an observation, and bring its views to the config's frames, in its order: what is kept of one.
+
+        To be framed again alters nothing, though what the model sees may be of another size.
+
+        Raises:
+            FlashrtError: BAD_OBSERVATION for anything amiss.
+        """
         config = self.config
         if not isinstance(observation.stamp, int) or observation.stamp < 0:
             raise _bad_observation(f"stamp is {observation.stamp!r}; give whole nanoseconds")
@@ -80,13 +86,19 @@ class Processor:
         extra = [view for view in observation.images if view not in config.views]
         if missing or extra:
             raise _bad_observation(f"views missing {missing}, unknown {extra}; give {list(config.views)}")
-        images = np.stack([self._view(view, observation.images[view]) for view in config.views])
-        state = self._state(observation.state)
-        with np.errstate(over="ignore"):
-            proprio = self.normaliser.state(state)
-        if not np.abs(proprio).max(initial=0.0) < PLAUSIBLE:
-            raise _bad_observation(f"state {state.tolist()} is beyond anything the statistics know; check its units")
-        return ModelObservation(images, proprio)
+        images = {view: self._frame(view, observation.images[view]) for view in config.views}
+        self._proprio(observation.state)
+        return replace(observation, images=images)
+
+    def observation(self, observation: Observation) -> ModelObservation:
+        """What the model sees of an observation: its frames stretched to the model's size, its state normalised.
+
+        Raises:
+            FlashrtError: BAD_OBSERVATION for anything amiss.
+        """
+        framed = self.framed(observation)
+        images = np.stack([stretch(image, self.config.frames.seen) for image in framed.images.values()])
+        return ModelObservation(images, self._proprio(observation.state))
 
     def reference(self, state: np.ndarray) -> np.ndarray:
         """The measured values of the action's joints, float64 [action_dim]; NaN for one that is not measured."""
@@ -138,16 +150,22 @@ class Processor:
         """The tokens, int64 [n], of a kept instruction for an observation with this normalised state."""
         return self.prompts.prompt(kept, proprio)
 
-    def _view(self, view: str, image: np.ndarray) -> np.ndarray:
+    def _frame(self, view: str, image: np.ndarray) -> np.ndarray:
         frames, pixels = self.config.frames, np.asarray(image)
         try:
             if frames.fit == "stretch":
-                frame = stretch(pixels, frames.size)
-            else:
-                frame = resize_with_pad(pixels, frames.size, antialias=self.config.antialias)
-            return stretch(frame, frames.seen)
+                return stretch(pixels, frames.size)
+            return resize_with_pad(pixels, frames.size, antialias=self.config.antialias)
         except FlashrtError as error:
             raise _bad_observation(f"view {view}: {error}") from error
+
+    def _proprio(self, state: np.ndarray) -> np.ndarray:
+        values = self._state(state)
+        with np.errstate(over="ignore"):
+            proprio = self.normaliser.state(values)
+        if not np.abs(proprio).max(initial=0.0) < PLAUSIBLE:
+            raise _bad_observation(f"state {values.tolist()} is beyond anything the statistics know; check its units")
+        return proprio
 
     def _state(self, state: np.ndarray) -> np.ndarray:
         names = self.config.state_names
