@@ -52,7 +52,12 @@ class HeadConfig:
 
 
 def read_head(section: Section, include_state: bool = True) -> HeadConfig:
-    """Read `framework`; `positions` 0 means a head without embeddings of them."""
+    """Read `framework`; `positions` 0 means a head without embeddings of them.
+
+    interleave_self_attention is true unless given, as in QwenGR00TDefaultConfig; positional_embeddings has to be given,
+    because an older StarVLA took sinusoidal ones (starVLA/starVLA at 0ed0aad, VLM4A/QwenGR00T.py:112,
+    flow_matching_head/cross_attention_dit.py:183).
+    """
     section.only("name", "QwenGR00T")
     model = section.section("action_model")
     dit = model.section("diffusion_model_cfg")
@@ -66,12 +71,15 @@ def read_head(section: Section, include_state: bool = True) -> HeadConfig:
         dit.refuse("input_embedding_dim", "an even width")
     dit.only("norm_type", "ada_norm", default="ada_norm")
     dit.only("positional_embeddings", None, default="sinusoidal")
+    dit.only("activation_fn", "gelu-approximate")
+    dit.only("norm_eps", 1e-5)
+    interleaved = dit.get("use_canonical_forward", None)  # an older name, which wins where it is not null
     config = HeadConfig(
         width=width,
         heads=heads,
         layers=dit.layers("num_layers"),
         cross_width=dit.integer("cross_attention_dim"),
-        interleaved=dit.flag("use_canonical_forward", dit.flag("interleave_self_attention", False)),
+        interleaved=dit.flag("interleave_self_attention" if interleaved is None else "use_canonical_forward", True),
         output_dim=dit.integer("output_dim"),
         mlp_width=model.integer("hidden_size"),
         state_dim=model.integer("state_dim", minimum=0, default=0),

@@ -64,6 +64,8 @@ def put(values: dict[str, Any], path: str, value: Any) -> None:
             ...,
             "positional_embeddings: expected None, the only supported value, found nothing",
         ),
+        ("framework.action_model.diffusion_model_cfg.activation_fn", "gelu", "expected 'gelu-approximate', the only"),
+        ("framework.action_model.diffusion_model_cfg.norm_eps", 1e-6, "norm_eps: expected 1e-05, the only"),
         ("framework.action_model.diffusion_model_cfg.num_attention_heads", 5, "make up the width 192"),
         ("framework.action_model.diffusion_model_cfg.cross_attention_dim", 64, "cross_attention_dim is 64, but"),
         ("flashrt", ..., "config.json.flashrt: missing"),
@@ -96,6 +98,21 @@ def test_what_does_not_fit_is_named(values: dict[str, Any], path: str, value: An
             "framework.action_model.diffusion_model_cfg.interleave_self_attention",
             False,
             lambda c: all(map(c.head.crosses, range(4))),
+        ),
+        (
+            "framework.action_model.diffusion_model_cfg.interleave_self_attention",
+            ...,
+            lambda c: [c.head.crosses(layer) for layer in range(4)] == [True, False] * 2,
+        ),
+        (
+            "framework.action_model.diffusion_model_cfg.use_canonical_forward",
+            None,
+            lambda c: c.head.interleaved,
+        ),
+        (
+            "framework.action_model.diffusion_model_cfg.use_canonical_forward",
+            False,
+            lambda c: not c.head.interleaved,
         ),
         (
             "text_config.full_attention_interval",
