@@ -63,7 +63,13 @@ class HybridConfig:
     instruct_prompt: str
     observe_prompt: str
 
-    antialias = False
+    @property
+    def antialias(self) -> bool:
+        """Whether larger images that are padded are made smaller with antialiasing.
+
+        StarVLA's resize_with_pad is Pillow's BILINEAR (deployment/model_server/tools/image_tools.py at 0ed0aad).
+        """
+        return self.layout == "starvla"
 
     @property
     def guided(self) -> bool:

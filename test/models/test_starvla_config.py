@@ -38,6 +38,7 @@ def test_images_are_stretched_and_then_enlarged_as_the_processor_does(read) -> N
     padded = read(image_size=[224, 224], fit="pad", min_pixels=1)
     assert padded.frames == Frames("pad", (224, 224), (224, 224))
     assert padded.image_size == (224, 224)
+    assert padded.antialias
     assert read(image_size=[512, 512], max_pixels=MIN_PIXELS).image_size == (256, 256)
 
 
