@@ -35,6 +35,7 @@ class HybridConfig:
     observation rewrites). condition: the head sees the hidden states of the "newest" segment or of "all" rows.
     drafts: tokens that an MTP layer, where the checkpoint has one, drafts at a time.
     instruct_prompt, observe_prompt: the text of a segment, with {instruction} and {images} where they go.
+    normalisation: of the actions; scales: of the state, and of single numbers.
     """
 
     text: TextConfig
@@ -156,10 +157,8 @@ def read_config(values: dict[str, Any]) -> HybridConfig:
     layout = own.choice("layout", ("append", "starvla"))
     vision = read_vision(root.section("vision_config"))
     state_names, action_names = own.names("state_names"), own.names("action_names")
-    action_mode, normalisation = (
-        own.choice("action_mode", ("delta", "absolute")),
-        own.choice("normalisation", CONVENTIONS),
-    )
+    action_mode = own.choice("action_mode", ("delta", "absolute"))
+    normalisation = own.choice("normalisation", CONVENTIONS)
     include_state = own.flag("include_state", layout == "append")
     config = HybridConfig(
         text=read_text(text_section, tied),
