@@ -11,8 +11,10 @@ from typing import Any
 
 from flashrt_ros.models.backbone_config import TextConfig, VisionConfig, read_text, read_vision
 from flashrt_ros.models.head_config import HeadConfig, read_head
+from flashrt_ros.models.observation import Frames
 from flashrt_ros.models.reference.delta_rule import CHUNK
-from flashrt_ros.models.section import Section
+from flashrt_ros.models.section import Section, read_absolute_actions
+from flashrt_ros.models.starvla_config import CONVENTIONS, Scales, read_frames, read_own, read_scales
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 
@@ -33,6 +35,7 @@ class HybridConfig:
     observation rewrites). condition: the head sees the hidden states of the "newest" segment or of "all" rows.
     drafts: tokens that an MTP layer, where the checkpoint has one, drafts at a time.
     instruct_prompt, observe_prompt: the text of a segment, with {instruction} and {images} where they go.
+    normalisation: of the actions; scales: of the state, and of single numbers.
     """
 
     text: TextConfig
@@ -50,17 +53,24 @@ class HybridConfig:
     max_instruction_tokens: int
     drafts: int
     views: tuple[str, ...]
-    image_size: tuple[int, int]
+    frames: Frames
     state_names: tuple[str, ...]
     action_names: tuple[str, ...]
     action_mode: str
+    absolute_actions: tuple[str, ...]
     normalisation: str
+    scales: Scales
     instruction_template: str
     instruct_prompt: str
     observe_prompt: str
 
-    absolute_actions = ()
-    antialias = False
+    @property
+    def antialias(self) -> bool:
+        """Whether larger images that are padded are made smaller with antialiasing.
+
+        StarVLA's resize_with_pad is Pillow's BILINEAR (deployment/model_server/tools/image_tools.py at 0ed0aad).
+        """
+        return self.layout == "starvla"
 
     @property
     def guided(self) -> bool:
@@ -71,6 +81,11 @@ class HybridConfig:
     def prefix_lock(self) -> int:
         """See PolicyConfig; there is nothing to lock."""
         return 0
+
+    @property
+    def image_size(self) -> tuple[int, int]:
+        """Height and width of a view in the visual tower."""
+        return self.frames.seen
 
     @property
     def rewrites(self) -> bool:
@@ -137,13 +152,18 @@ def read_config(values: dict[str, Any]) -> HybridConfig:
     root = Section(values, "config.json")
     text_section = root.section("text_config")
     tied = root.flag("tie_word_embeddings", text_section.get("tie_word_embeddings", False))
-    own = root.section("flashrt")
+    own = read_own(root)
     prompt = own.section("prompt")
     layout = own.choice("layout", ("append", "starvla"))
+    vision = read_vision(root.section("vision_config"))
+    state_names, action_names = own.names("state_names"), own.names("action_names")
+    action_mode = own.choice("action_mode", ("delta", "absolute"))
+    normalisation = own.choice("normalisation", CONVENTIONS)
+    include_state = own.flag("include_state", layout == "append")
     config = HybridConfig(
         text=read_text(text_section, tied),
-        vision=read_vision(root.section("vision_config")),
-        head=read_head(root.section("framework")),
+        vision=vision,
+        head=read_head(root.section("framework"), include_state),
         image_tokens=ImageTokens(
             start=root.integer("vision_start_token_id", minimum=0),
             pad=root.integer("image_token_id", minimum=0),
@@ -160,11 +180,13 @@ def read_config(values: dict[str, Any]) -> HybridConfig:
         max_instruction_tokens=own.integer("max_instruction_tokens"),
         drafts=own.integer("drafts", default=1),
         views=own.names("views"),
-        image_size=_pair(own.integers("image_size", count=2)),
-        state_names=own.names("state_names"),
-        action_names=own.names("action_names"),
-        action_mode=own.choice("action_mode", ("delta", "absolute")),
-        normalisation=own.choice("normalisation", ("mean_std", "quantile", "none")),
+        frames=read_frames(own, layout, vision.patch * vision.merge),
+        state_names=state_names,
+        action_names=action_names,
+        action_mode=action_mode,
+        absolute_actions=read_absolute_actions(own, action_mode, action_names),
+        normalisation=normalisation,
+        scales=read_scales(own, layout, normalisation, include_state, (*state_names, *action_names)),
         instruction_template=own.text("instruction_template"),
         instruct_prompt=prompt.text("instruct") if layout == "append" else "",
         observe_prompt=prompt.text("observe"),
@@ -175,24 +197,17 @@ def read_config(values: dict[str, Any]) -> HybridConfig:
     return config
 
 
-def _pair(values: tuple[int, ...]) -> tuple[int, int]:
-    return values[0], values[1]
-
-
 def _check(root: Section, own: Section, config: HybridConfig) -> None:
     """What one section says must not contradict another."""
     text, vision, head = config.text, config.vision, config.head
     _equal("vision_config.out_hidden_size", vision.out_hidden_size, "text_config.hidden_size", text.hidden_size)
     _equal("framework...cross_attention_dim", head.cross_width, "text_config.hidden_size", text.hidden_size)
     _equal("framework...action_dim", head.action_dim, "the number of flashrt.action_names", len(config.action_names))
-    if head.state_dim:
+    if head.state_token:
         _equal("framework...state_dim", head.state_dim, "the number of flashrt.state_names", len(config.state_names))
     for key in ("vision_start_token_id", "image_token_id", "vision_end_token_id"):
         if root.values[key] >= text.vocab_size:
             root.refuse(key, f"a token below text_config.vocab_size {text.vocab_size}")
-    unit = vision.patch * vision.merge
-    if any(side % unit for side in config.image_size):
-        own.refuse("image_size", f"multiples of {unit} (patch_size times spatial_merge_size)")
     if any(size > CHUNK and size % CHUNK for size in config.stage_sizes):
         own.refuse("stage_sizes", f"sizes up to {CHUNK} or multiples of it")
     if "{instruction}" not in config.instruction_template:

@@ -33,7 +33,7 @@ class ActionHead:
         self.config = config
         self.condition_rows = condition_rows
         self.dtype = dtype
-        self.prefix = bool(config.state_dim) + config.future_tokens
+        self.prefix = config.state_token + config.future_tokens
         self.tokens = self.prefix + config.horizon
 
     def weights(self) -> list[Weight]:
@@ -48,12 +48,16 @@ class ActionHead:
             *self._affine("out", f"{_DIT}proj_out_2", (c.output_dim, c.width)),
             weight("head.future", self.dtype, future),
         ]
-        if c.state_dim:
-            found += self._affine("state1", "action_model.state_encoder.layer1", (c.mlp_width, c.state_dim))
-            found += self._affine("state2", "action_model.state_encoder.layer2", (c.width, c.mlp_width))
+        if c.state_token:
+            for name, (key, shape) in self._state_encoder().items():
+                found += self._affine(name, key, shape)
         for layer in range(c.layers):
             found += self._block_weights(layer)
         return found
+
+    def _state_encoder(self) -> dict[str, tuple[str, tuple[int, int]]]:
+        c, key = self.config, "action_model.state_encoder.layer"
+        return {"state1": (f"{key}1", (c.mlp_width, c.state_dim)), "state2": (f"{key}2", (c.width, c.mlp_width))}
 
     def _block_weights(self, layer: int) -> list[Weight]:
         c, key = self.config, f"{_DIT}transformer_blocks.{layer}."
@@ -85,15 +89,17 @@ class ActionHead:
         ]
 
     def sources(self) -> list[Part]:
-        """Checkpoint tensors that `derive` reads."""
+        """Checkpoint tensors that `derive` reads, and an encoder of the state that a head without a state has idle."""
         c = self.config
-        affine = {
+        affine: dict[str, tuple[int, ...]] = {
             f"{_DIT}timestep_encoder.timestep_embedder.linear_1": (c.width, _TIME_FEATURES),
             f"{_DIT}timestep_encoder.timestep_embedder.linear_2": (c.width, c.width),
             f"{_DIT}proj_out_1": (2 * c.width, c.width),
             "action_model.action_encoder.layer2": (c.width, 2 * c.width),
             **{f"{_DIT}transformer_blocks.{i}.norm1.linear": (2 * c.width, c.width) for i in range(c.layers)},
         }
+        if c.state_dim and not c.state_token:
+            affine |= dict(self._state_encoder().values())
         found = [Part(f"{key}.weight", shape) for key, shape in affine.items()]
         found += [Part(f"{key}.bias", shape[:1]) for key, shape in affine.items()]
         if c.positions:
@@ -145,7 +151,7 @@ class ActionHead:
         """
         c, w = self.config, Scope(b, "head.")
         prefix = b["head.prefix"]
-        if c.state_dim:
+        if c.state_token:
             h = ops.scratch((1, c.mlp_width), self.dtype)
             ops.linear(proprio, w["state1.weight"], h, bias=w["state1.bias"], act="relu")
             ops.linear(h, w["state2.weight"], prefix[:1], bias=w["state2.bias"])

@@ -14,7 +14,11 @@ _SIZES = {"DiT-B": (768, 64, 12), "DiT-L": (1536, 48, 32)}
 
 @dataclass(frozen=True, slots=True)
 class HeadConfig:
-    """The flow-matching head."""
+    """The flow-matching head.
+
+    state_dim: numbers that the checkpoint's encoder of the state takes, 0 where it has none.
+    include_state: whether the head is given a state.
+    """
 
     width: int
     heads: int
@@ -24,6 +28,7 @@ class HeadConfig:
     output_dim: int
     mlp_width: int
     state_dim: int
+    include_state: bool
     action_dim: int
     horizon: int
     future_tokens: int
@@ -36,13 +41,23 @@ class HeadConfig:
         """Features of a head."""
         return self.width // self.heads
 
+    @property
+    def state_token(self) -> bool:
+        """Whether a token of the state stands before the others."""
+        return self.include_state and self.state_dim > 0
+
     def crosses(self, layer: int) -> bool:
         """Whether a layer attends to the conditioning; the others attend among the head's own tokens."""
         return not self.interleaved or layer % 2 == 0
 
 
-def read_head(section: Section) -> HeadConfig:
-    """Read `framework`. `state_dim` 0 means a head without a state token, `positions` 0 one without embeddings."""
+def read_head(section: Section, include_state: bool = True) -> HeadConfig:
+    """Read `framework`; `positions` 0 means a head without embeddings of them.
+
+    interleave_self_attention is true unless given, as in QwenGR00TDefaultConfig; positional_embeddings has to be given,
+    because an older StarVLA took sinusoidal ones (starVLA/starVLA at 0ed0aad, VLM4A/QwenGR00T.py:112,
+    flow_matching_head/cross_attention_dit.py:183).
+    """
     section.only("name", "QwenGR00T")
     model = section.section("action_model")
     dit = model.section("diffusion_model_cfg")
@@ -56,15 +71,19 @@ def read_head(section: Section) -> HeadConfig:
         dit.refuse("input_embedding_dim", "an even width")
     dit.only("norm_type", "ada_norm", default="ada_norm")
     dit.only("positional_embeddings", None, default="sinusoidal")
+    dit.only("activation_fn", "gelu-approximate")
+    dit.only("norm_eps", 1e-5)
+    interleaved = dit.get("use_canonical_forward", None)  # an older name, which wins where it is not null
     config = HeadConfig(
         width=width,
         heads=heads,
         layers=dit.layers("num_layers"),
         cross_width=dit.integer("cross_attention_dim"),
-        interleaved=dit.flag("use_canonical_forward", dit.flag("interleave_self_attention", False)),
+        interleaved=dit.flag("interleave_self_attention" if interleaved is None else "use_canonical_forward", True),
         output_dim=dit.integer("output_dim"),
         mlp_width=model.integer("hidden_size"),
         state_dim=model.integer("state_dim", minimum=0, default=0),
+        include_state=include_state,
         action_dim=model.integer("action_dim"),
         horizon=_horizon(model),
         future_tokens=model.integer("num_target_vision_tokens"),

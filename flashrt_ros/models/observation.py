@@ -20,3 +20,16 @@ class ModelObservation:
 
     images: NDArray[np.uint8]
     proprio: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """How a camera's image comes to what a model sees.
+
+    It is brought to `size` (height, width) by `fit`, "pad" with the aspect ratio kept and bars added or "stretch"
+    without, and that is stretched to `seen`, which mostly is the same size.
+    """
+
+    fit: str
+    size: tuple[int, int]
+    seen: tuple[int, int]

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from flashrt_ros.models.lerobot_config import MODES, Joints, cameras, check_fixed, joints, mapped
+from flashrt_ros.models.observation import Frames
 from flashrt_ros.models.pi0_sizes import GemmaConfig, SiglipConfig, read_gemma, read_siglip
-from flashrt_ros.models.section import Section
+from flashrt_ros.models.section import Section, read_absolute_actions
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 VIEWS = ("base_0_rgb", "left_wrist_0_rgb", "right_wrist_0_rgb")
@@ -72,6 +73,11 @@ class Pi0Config:
     def antialias(self) -> bool:
         """Whether larger images are made smaller with antialiasing, as openpi does and LeRobot does not."""
         return self.convention == "openpi"
+
+    @property
+    def frames(self) -> Frames:
+        """How a camera's image comes to `image_size`: with bars, in openpi and in LeRobot."""
+        return Frames("pad", self.image_size, self.image_size)
 
     @property
     def state_dim(self) -> int:
@@ -246,10 +252,7 @@ def _absolute_actions(own: Section, mode: str, names: tuple[str, ...], known: tu
     """The actions that stay absolute in a policy of relative ones."""
     if "absolute_actions" not in own.values:
         return tuple(names[index] for index in known if index < len(names)) if mode == "delta" else ()
-    found = own.names("absolute_actions")
-    if mode != "delta" or not set(found) <= set(names):
-        own.refuse("absolute_actions", f"some of the actions {', '.join(names)}, with action_mode delta")
-    return found
+    return read_absolute_actions(own, mode, names)
 
 
 def _views(own: Section, known: tuple[str, ...], there: Sequence[str] | None) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from flashrt_ros.models.observation import ModelObservation
+from flashrt_ros.models.observation import Frames, ModelObservation
 from flashrt_ros.models.pi0_guidance import Guidance
 from flashrt_ros.models.speech import Speech
 from flashrt_ros.runtime.backend import Stage
@@ -35,11 +35,15 @@ class PolicyConfig(Protocol):
 
     @property
     def image_size(self) -> tuple[int, int]:
-        """Height and width of a view."""
+        """Height and width of a view as the model takes it."""
+
+    @property
+    def frames(self) -> Frames:
+        """How a camera's image comes to that."""
 
     @property
     def antialias(self) -> bool:
-        """Whether larger images are made smaller with antialiasing."""
+        """Whether larger images that are padded are made smaller with antialiasing."""
 
     @property
     def state_names(self) -> tuple[str, ...]:

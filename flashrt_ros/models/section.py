@@ -111,6 +111,16 @@ class Section:
             raise FlashrtError(ErrorCode.BAD_CHECKPOINT, f"{self.where}: unknown key {', '.join(unknown)}")
 
 
+def read_absolute_actions(own: Section, mode: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Read `absolute_actions`, the actions that stay absolute in a policy of relative ones; none unless given."""
+    if "absolute_actions" not in own.values:
+        return ()
+    found = own.names("absolute_actions")
+    if mode != "delta" or not set(found) <= set(names):
+        own.refuse("absolute_actions", f"some of the actions {', '.join(names)}, with action_mode delta")
+    return found
+
+
 def are_names(values: Sequence[Any]) -> bool:
     """Whether they are different strings that people can read and topics can carry."""
     fits = all(isinstance(value, str) and value and value.isprintable() for value in values)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from flashrt_ros.models.config import HybridConfig, read_config
 from flashrt_ros.models.modules import Modules
+from flashrt_ros.models.starvla_config import THOUGHTLESS
 
 JOINTS = ("shoulder_pan", "shoulder_lift", "elbow", "wrist_pitch", "wrist_roll", "gripper")
 _SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>")
@@ -23,9 +24,13 @@ _VOCABULARY = 320
 _ACTION_STD = 0.02
 """Radians: chunks of a policy that was never trained stay gentle."""
 
-_PROMPTS = {
-    "append": {"instruct": "<|im_start|>user\n{instruction}<|im_end|>\n", "observe": "{images}"},
-    "starvla": {"observe": "<|im_start|>user\n{images}{instruction}<|im_end|>\n<|im_start|>assistant\n"},
+_LAYOUTS: dict[str, dict[str, Any]] = {
+    "append": {"prompt": {"instruct": "<|im_start|>user\n{instruction}<|im_end|>\n", "observe": "{images}"}},
+    "starvla": {
+        "prompt": {"observe": f"<|im_start|>user\n{{images}}{{instruction}}<|im_end|>\n{THOUGHTLESS}"},
+        "min_pixels": 1,
+        "include_state": True,
+    },
 }
 
 
@@ -33,7 +38,7 @@ def write_tiny_checkpoint(folder: str | Path, seed: int = 0, mtp: bool = False, 
     """Write a checkpoint folder of about 7 M random parameters, equal for equal arguments; returns the folder.
 
     `mtp` adds an MTP layer. `overrides` replace keys of the config's `flashrt` section (`layout="starvla"` brings its
-    prompt along), or, given as a dictionary for `text_config`, `vision_config` or `framework`, keys of that section.
+    own along), or, given as a dictionary for `text_config`, `vision_config` or `framework`, keys of that section.
     """
     folder = Path(folder)
     config = write_without_weights(folder, overrides)
@@ -96,7 +101,7 @@ def tiny_config(tokens: dict[str, int], overrides: dict[str, Any]) -> dict[str, 
         **{key: {**section, **own.pop(key, {})} for key, section in sections.items()},
     }
     layout = own.get("layout", "append")
-    values["flashrt"] = {**_FLASHRT, "prompt": _PROMPTS.get(layout, {}), **own}
+    values["flashrt"] = {**_FLASHRT, **_LAYOUTS.get(layout, {}), **own}
     return values
 
 

@@ -22,6 +22,11 @@ def without_config(folder: Path) -> FlashrtError:
 def _instead(folder: Path) -> str:
     if (folder / "params").is_dir():
         return "this is openpi's for JAX: its examples/convert_jax_model_to_pytorch.py makes one for PyTorch of it"
+    if (folder / "config.yaml").exists() and (folder / "dataset_statistics.json").exists():
+        return (
+            "this is a run of StarVLA: config.json is that of its Qwen3.5 with framework and datasets of config.yaml, "
+            "and a section flashrt; tokenizer.json, dataset_statistics.json and *.safetensors stand beside it"
+        )
     if (folder / "model.safetensors").exists():
         return (
             "openpi's training writes none: write what its converter does, "

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from PIL import Image as Picture
 
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
@@ -27,11 +28,7 @@ def resize_with_pad(image: np.ndarray, size: tuple[int, int], *, antialias: bool
     Raises:
         FlashrtError: BAD_OBSERVATION for another shape or type, or an image too thin to be shown in the frame.
     """
-    if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or 0 in image.shape:
-        raise FlashrtError(
-            ErrorCode.BAD_OBSERVATION,
-            f"image is {image.dtype} {list(image.shape)}; give uint8 [height, width, 3], RGB",
-        )
+    _check(image)
     if image.shape[:2] == size:
         return image
     height, width = fitted_size(image.shape[:2], size)
@@ -44,6 +41,37 @@ def resize_with_pad(image: np.ndarray, size: tuple[int, int], *, antialias: bool
     frame = np.zeros((*size, 3), np.uint8)
     frame[top : top + height, left : left + width] = resized[0].round().to(torch.uint8).permute(1, 2, 0).numpy()
     return frame
+
+
+def stretch(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Bring an image to a size without regard to its aspect ratio, as Pillow's BICUBIC does.
+
+    That is what Image.resize does if it is told nothing else, as StarVLA's training calls it, and, but for one level
+    here and there, what Qwen's image processor does.
+
+    Args:
+        image: uint8 [height, width, 3], RGB.
+        size: (height, width).
+
+    Returns:
+        uint8 [height, width, 3]; `image` itself where it has that size already.
+
+    Raises:
+        FlashrtError: BAD_OBSERVATION for another shape or type.
+    """
+    _check(image)
+    if image.shape[:2] == size:
+        return image
+    picture = Picture.fromarray(np.ascontiguousarray(image))
+    return np.asarray(picture.resize(size[::-1], Picture.Resampling.BICUBIC))
+
+
+def _check(image: np.ndarray) -> None:
+    if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or 0 in image.shape:
+        raise FlashrtError(
+            ErrorCode.BAD_OBSERVATION,
+            f"image is {image.dtype} {list(image.shape)}; give uint8 [height, width, 3], RGB",
+        )
 
 
 def fitted_size(image_size: tuple[int, int], size: tuple[int, int]) -> tuple[int, int]:

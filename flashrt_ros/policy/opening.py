@@ -24,7 +24,7 @@ from flashrt_ros.policy.lerobot_steps import check_steps
 from flashrt_ros.policy.normalise import Normaliser
 from flashrt_ros.policy.pi0_prompts import Pi0Prompts, Pi05Prompts
 from flashrt_ros.policy.prompts import Prompts, TemplatePrompts
-from flashrt_ros.policy.statistics import Statistics, none_needed, read_lerobot, read_openpi
+from flashrt_ros.policy.statistics import Statistics, none_needed, read_hybrid, read_lerobot, read_openpi
 from flashrt_ros.policy.text import TextTokenizer, find_tokenizer
 from flashrt_ros.policy.tokenizer import Tokenizer
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
@@ -118,7 +118,7 @@ def open_checkpoint(
 
 
 class HybridFolder:
-    """config.json with the section `flashrt`, tokenizer.json, norm_stats.json."""
+    """config.json with the section `flashrt`, tokenizer.json, norm_stats.json or dataset_statistics.json."""
 
     def __init__(self, folder: Path, values: dict[str, Any], tensors: Checkpoint | None) -> None:
         self._folder = folder
@@ -139,9 +139,10 @@ class HybridFolder:
     def normaliser(self) -> Normaliser:
         """See Folder.normaliser."""
         config = self.config()
-        raw = config.normalisation == "none"
-        statistics = none_needed(self._folder) if raw else read_openpi(self._folder)
-        return Normaliser.of(statistics, config.normalisation, config.state_names, config.action_names)
+        scales = config.scales
+        raw = config.normalisation == scales.state == "none"
+        statistics = none_needed(self._folder) if raw else read_hybrid(self._folder, scales.dataset)
+        return Normaliser.of(statistics, config.normalisation, config.state_names, config.action_names, scales)
 
     def tokenizer(self) -> Tokenizer:
         """See Folder.tokenizer."""
@@ -152,7 +153,8 @@ class HybridFolder:
     def prompts(self) -> Prompts:
         """See Folder.prompts."""
         config = self.config()
-        return TemplatePrompts(config.instruction_template, config.max_instruction_tokens, self.tokenizer())
+        template, limit = config.instruction_template, config.max_instruction_tokens
+        return TemplatePrompts(template, limit, self.tokenizer(), trimmed=config.layout == "starvla")
 
 
 class Pi0Folder:

@@ -5,13 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from flashrt_ros.models.observation import ModelObservation
 from flashrt_ros.models.policy_model import PolicyConfig
-from flashrt_ros.policy.images import resize_with_pad
+from flashrt_ros.policy.images import resize_with_pad, stretch
 from flashrt_ros.policy.normalise import Normaliser
 from flashrt_ros.policy.prompts import Prompts
 from flashrt_ros.policy.text import TextTokenizer
@@ -49,7 +49,7 @@ class Processor:
     """Checks and converts; holds nothing that changes."""
 
     def __init__(self, config: PolicyConfig, prompts: Prompts, normaliser: Normaliser) -> None:
-        """BAD_CHECKPOINT for an unknown action mode, or a delta action of an unmeasured joint."""
+        """BAD_CHECKPOINT for an unknown action mode, or a delta action that is not measured or is either 0 or 1."""
         self.config = config
         self.prompts = prompts
         self.normaliser = normaliser
@@ -61,14 +61,24 @@ class Processor:
         unmeasured = [name for name in relative if name not in config.state_names]
         if unmeasured:
             raise _bad_config(config, f"action_mode delta, but action_names {unmeasured} are not among state_names")
+        either = self._relative & normaliser.action_scaling.binary
+        if either.any():
+            names = [name for name, found in zip(config.action_names, either, strict=True) if found]
+            raise _bad_config(config, f"action_mode delta, but {names} are 0 or 1: list them in absolute_actions")
 
     @property
     def tokenizer(self) -> TextTokenizer:
         """The checkpoint's."""
         return self.prompts.tokenizer
 
-    def observation(self, observation: Observation) -> ModelObservation:
-        """Resize the views into the config's order and normalise the state; BAD_OBSERVATION for anything amiss."""
+    def framed(self, observation: Observation) -> Observation:
+        """Check an observation, and bring its views to the config's frames, in its order: what is kept of one.
+
+        To be framed again alters nothing, though what the model sees may be of another size.
+
+        Raises:
+            FlashrtError: BAD_OBSERVATION for anything amiss.
+        """
         config = self.config
         if not isinstance(observation.stamp, int) or observation.stamp < 0:
             raise _bad_observation(f"stamp is {observation.stamp!r}; give whole nanoseconds")
@@ -76,13 +86,19 @@ class Processor:
         extra = [view for view in observation.images if view not in config.views]
         if missing or extra:
             raise _bad_observation(f"views missing {missing}, unknown {extra}; give {list(config.views)}")
-        images = np.stack([self._view(view, observation.images[view]) for view in config.views])
-        state = self._state(observation.state)
-        with np.errstate(over="ignore"):
-            proprio = self.normaliser.state(state)
-        if not np.abs(proprio).max(initial=0.0) < PLAUSIBLE:
-            raise _bad_observation(f"state {state.tolist()} is beyond anything the statistics know; check its units")
-        return ModelObservation(images, proprio)
+        images = {view: self._frame(view, observation.images[view]) for view in config.views}
+        self._proprio(observation.state)
+        return replace(observation, images=images)
+
+    def observation(self, observation: Observation) -> ModelObservation:
+        """What the model sees of an observation: its frames stretched to the model's size, its state normalised.
+
+        Raises:
+            FlashrtError: BAD_OBSERVATION for anything amiss.
+        """
+        framed = self.framed(observation)
+        images = np.stack([stretch(image, self.config.frames.seen) for image in framed.images.values()])
+        return ModelObservation(images, self._proprio(observation.state))
 
     def reference(self, state: np.ndarray) -> np.ndarray:
         """The measured values of the action's joints, float64 [action_dim]; NaN for one that is not measured."""
@@ -95,7 +111,7 @@ class Processor:
         Args:
             chunk: float32 [horizon, action_dim or more], the policy's range; what is more is padding.
             reference: float64 [action_dim], the joints measured when the chunk's observation was taken. Each
-                row of a delta chunk is relative to them, as openpi and StarVLA train, but for its
+                row of a delta chunk is relative to them, as openpi trains and StarVLA with its `rel`, but for its
                 `absolute_actions`; absolute ignores them.
 
         Returns:
@@ -137,11 +153,22 @@ class Processor:
         """The tokens, int64 [n], of a kept instruction for an observation with this normalised state."""
         return self.prompts.prompt(kept, proprio)
 
-    def _view(self, view: str, image: np.ndarray) -> np.ndarray:
+    def _frame(self, view: str, image: np.ndarray) -> np.ndarray:
+        frames, pixels = self.config.frames, np.asarray(image)
         try:
-            return resize_with_pad(np.asarray(image), self.config.image_size, antialias=self.config.antialias)
+            if frames.fit == "stretch":
+                return stretch(pixels, frames.size)
+            return resize_with_pad(pixels, frames.size, antialias=self.config.antialias)
         except FlashrtError as error:
             raise _bad_observation(f"view {view}: {error}") from error
+
+    def _proprio(self, state: np.ndarray) -> np.ndarray:
+        values = self._state(state)
+        with np.errstate(over="ignore"):
+            proprio = self.normaliser.state(values)
+        if not np.abs(proprio).max(initial=0.0) < PLAUSIBLE:
+            raise _bad_observation(f"state {values.tolist()} is beyond anything the statistics know; check its units")
+        return proprio
 
     def _state(self, state: np.ndarray) -> np.ndarray:
         names = self.config.state_names

@@ -28,8 +28,15 @@ class Prompts(Protocol):
 class TemplatePrompts:
     """An instruction's tokens in the checkpoint's template, whatever is observed."""
 
-    def __init__(self, template: str, limit: int, tokenizer: TextTokenizer) -> None:
-        """`limit`: how many tokens; BAD_CHECKPOINT for a template that does not name {instruction} once."""
+    def __init__(self, template: str, limit: int, tokenizer: TextTokenizer, trimmed: bool = False) -> None:
+        """BAD_CHECKPOINT for a template that does not name {instruction} once.
+
+        Args:
+            template: the text.
+            limit: how many tokens it may have.
+            tokenizer: the checkpoint's.
+            trimmed: drop white space at the end, as the chat template of Qwen3.5 trims what a user says.
+        """
         if template.count("{instruction}") != 1:
             raise FlashrtError(
                 ErrorCode.BAD_CHECKPOINT,
@@ -37,13 +44,15 @@ class TemplatePrompts:
             )
         self._template = template
         self._limit = limit
+        self._trimmed = trimmed
         self.tokenizer: TextTokenizer = tokenizer
 
     def instruction(self, text: str) -> NDArray[np.int64]:
         """Tokens of the instruction in the template."""
         check_text(text, self._limit * self.tokenizer.longest_token, f"more than {self._limit} tokens can hold")
         check_special(text, self.tokenizer.special_tokens_in(text))
-        tokens = self.tokenizer.encode(self._template.replace("{instruction}", text))
+        told = self._template.replace("{instruction}", text)
+        tokens = self.tokenizer.encode(told.rstrip() if self._trimmed else told)
         check_tokens(text, len(tokens), self._limit)
         return tokens
 

@@ -137,8 +137,8 @@ class Session:
             FlashrtError: NOT_BEGUN; BAD_OBSERVATION; NOT_FINITE, the policy made a NaN.
         """
         self._episode.require_head()
-        processed = self.policy.processor.observation(observation)
-        images = dict(zip(self.policy.model.config.views, processed.images, strict=True))
+        framed = self.policy.processor.framed(observation)
+        images = {view: np.array(image) for view, image in framed.images.items()}
         kept = Observe(images, np.array(observation.state, np.float64), observation.stamp)
         with self._verb() as report:
             self._episode.apply(kept)

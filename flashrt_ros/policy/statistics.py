@@ -1,6 +1,6 @@
 # Copyright 2026 the flashrt_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""The statistics of state and actions that a checkpoint was trained with, in the files of openpi and of LeRobot."""
+"""The statistics of state and actions that a checkpoint was trained with: openpi's, LeRobot's and StarVLA's files."""
 
 from __future__ import annotations
 
@@ -21,20 +21,22 @@ from flashrt_ros.models.section import Section
 from flashrt_ros.policy.lerobot_steps import BEFORE, BEHIND, NORMALISER, UNNORMALISER, find_step
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
-Style = Literal["openpi", "lerobot"]
+Style = Literal["openpi", "lerobot", "starvla"]
 Part = Literal["state", "actions"]
 
 _NAMES: dict[Style, dict[Part, str]] = {
     "openpi": {"state": "norm_stats.state", "actions": "norm_stats.actions"},
     "lerobot": {"state": "observation.state", "actions": "action"},
+    "starvla": {"state": "state", "actions": "action"},
 }
 _FILE = "norm_stats.json"
+_STARVLA_FILE = "dataset_statistics.json"
 _STEPS: dict[Part, tuple[str, str]] = {"state": (BEFORE, NORMALISER), "actions": (BEHIND, UNNORMALISER)}
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Statistics:
-    """Vectors by part and kind: mean, std, q01, q99, min, max.
+    """Vectors by part and kind: mean, std, q01, q99, min, max, and StarVLA's mask.
 
     Attributes:
         path: the file, for messages.
@@ -66,6 +68,19 @@ class Statistics:
             if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
                 raise _bad(f"{self.path}: {name}[{index}] is {value!r}, not a finite number")
         return np.array(values[:length], np.float64)
+
+    def binary(self, length: int) -> np.ndarray:
+        """Which actions are 0 or 1, bool [length]; of StarVLA's, those that its mask leaves out.
+
+        Its generate_action_mask_for_used_keys writes false for the mode "binary" alone
+        (starVLA/starVLA at 0ed0aad, dataloader/gr00t_lerobot/datasets.py:2098).
+        """
+        mask = self.vectors["actions"].get("mask") if self.style == "starvla" else None
+        if mask is None:
+            return np.zeros(length, bool)
+        if not isinstance(mask, list) or len(mask) != length or not all(isinstance(value, bool) for value in mask):
+            raise _bad(f"{self.path}: {self.name('actions')}.mask is {mask!r}; expected {length} times true or false")
+        return ~np.array(mask)
 
     def length(self, part: Part) -> int:
         """How many numbers a part has; 0 where there is no list."""
@@ -101,6 +116,35 @@ def read_openpi(folder: Path, asset: str = "") -> Statistics:
             raise _bad(f"{path}: no object under the key '{name}'; found {_found(statistics)}")
         vectors[part] = found_part
     return Statistics(path, "openpi", vectors, padded=path.parent != folder)
+
+
+def read_hybrid(folder: Path, dataset: str) -> Statistics:
+    """Read norm_stats.json, or what StarVLA writes, dataset_statistics.json, of a dataset unless it has only one.
+
+    Raises:
+        FlashrtError: BAD_CHECKPOINT, there is neither or both, or one is not of that form.
+    """
+    path = folder / _STARVLA_FILE
+    if not path.exists():
+        return read_openpi(folder)
+    if (folder / _FILE).exists():
+        raise _bad(f"{folder}: holds both {_FILE} and {_STARVLA_FILE}; keep the one that it was trained with")
+    content = _read_json(path)
+    if not isinstance(content, dict) or not content:
+        raise _bad(f"{path}: no object with the statistics of a dataset")
+    if not dataset and len(content) > 1:
+        raise _bad(f"{path}: holds the statistics of {_found(content)}; choose one: dataset in config.json's flashrt")
+    dataset = dataset or next(iter(content))
+    found = content.get(dataset)
+    if not isinstance(found, dict):
+        raise _bad(f"{path}: no object under the key '{dataset}'; found {_found(content)}")
+    vectors: dict[Part, Mapping[str, Any]] = {}
+    for part, name in _NAMES["starvla"].items():
+        part_found = found.get(name, {})  # a training without a state has no statistics of one
+        if not isinstance(part_found, dict):
+            raise _bad(f"{path}: no object under the key '{name}'; found {type(part_found).__name__}")
+        vectors[part] = part_found
+    return Statistics(path, "starvla", vectors)
 
 
 def read_lerobot(folder: Path) -> Statistics:

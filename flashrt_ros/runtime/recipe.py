@@ -38,7 +38,7 @@ class Instruct:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Observe:
-    """Images already at the checkpoint's size; state in robot units."""
+    """Images already framed as the checkpoint says; state in robot units."""
 
     images: Mapping[str, np.ndarray]
     state: np.ndarray

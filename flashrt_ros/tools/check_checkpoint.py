@@ -20,8 +20,10 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 
 from flashrt_ros.models.checkpoint import Checkpoint
+from flashrt_ros.models.config import HybridConfig
 from flashrt_ros.models.pi0_config import Pi0Config
 from flashrt_ros.models.policy_model import PolicyConfig
+from flashrt_ros.models.starvla_config import THOUGHTFUL, THOUGHTLESS
 from flashrt_ros.policy.normalise import Normaliser, Scaling
 from flashrt_ros.policy.opening import NAMES_FILE, open_folder
 from flashrt_ros.policy.processing import Processor
@@ -137,33 +139,54 @@ def notes(path: Path, config: PolicyConfig | None, normaliser: Normaliser | None
                 f"{tokenizer.path.name} gives tokens up to {tokenizer.largest_token} of a vocabulary of "
                 f"{config.vocab_size}: PaliGemma's gives them all; is it of this checkpoint?"
             )
+    if isinstance(config, HybridConfig) and config.layout == "starvla" and prompts is not None:
+        thinks = len(prompts.tokenizer.encode("<think>")) == 1
+        if thinks and not config.observe_prompt.endswith((THOUGHTLESS, THOUGHTFUL)):
+            found.append(
+                f"prompt.observe does not end as the chat template of Qwen3.5 does, with {THOUGHTLESS!r} up to 2B and "
+                f"{THOUGHTFUL!r} from 4B on: was it trained so?"
+            )
     if config is not None and config.state_names[:1] == ("state_0",):
         found.append(f"no file names the joints, so that they are numbered: name them in {path / NAMES_FILE}")
-    if config is not None and normaliser is not None and normaliser.convention != "none":
+    if config is not None and normaliser is not None:
         for names, scaling in (
             (config.state_names, normaliser.state_scaling),
             (config.action_names, normaliser.action_scaling),
         ):
-            width = scaling.high if normaliser.convention == "mean_std" else scaling.high - scaling.low
-            still = [name for name, value in zip(names, width, strict=True) if value < 1e-6]
+            width = scaling.high if scaling.convention == "mean_std" else scaling.high - scaling.low
+            moved = (width >= 1e-6) | scaling.raw | scaling.binary | (scaling.convention == "none")
+            still = [name for name, value in zip(names, moved, strict=True) if not value]
             if still:
                 found.append(f"{', '.join(still)} never moved in the data: the slightest motion is out of range")
     return found
 
 
+_ENDS = {"mean_std": ("mean", "std"), "quantile": ("q01", "q99"), "min_max": ("min", "max")}
+_STYLES = {"lerobot": "LeRobot", "starvla": "StarVLA"}
+
+
 def _statistics(config: PolicyConfig, normaliser: Normaliser) -> RenderableType:
-    low, high = {"mean_std": ("mean", "std"), "quantile": ("q01", "q99")}.get(normaliser.convention, ("min", "max"))
-    style = normaliser.state_scaling.style
-    table = Table("", low, high, box=SIMPLE_HEAD, title_justify="left")
-    table.title = f"statistics: {normaliser.convention}, as {'LeRobot' if style == 'lerobot' else style} computes it"
+    style = normaliser.action_scaling.style
+    table = Table("", "", "", box=SIMPLE_HEAD, title_justify="left", show_header=False)
+    table.title = f"statistics: {normaliser.convention}, as {_STYLES.get(style, style)} computes it"
     parts: list[tuple[str, tuple[str, ...], Scaling]] = [
         ("state", config.state_names, normaliser.state_scaling),
         ("action", config.action_names, normaliser.action_scaling),
     ]
     for part, names, scaling in parts:
         for index, name in enumerate(names):
-            table.add_row(f"{part} {name}", f"{scaling.low[index]:.6g}", f"{scaling.high[index]:.6g}")
+            table.add_row(f"{part} {name}", *_scaled(scaling, index))
     return table
+
+
+def _scaled(scaling: Scaling, index: int) -> tuple[str, ...]:
+    """How one number is scaled, in words."""
+    if scaling.binary[index]:
+        return ("0, or 1 above 0.5",)
+    if scaling.raw[index] or scaling.convention == "none":
+        return ("as it is",)
+    ends = zip(_ENDS[scaling.convention], (scaling.low[index], scaling.high[index]), strict=True)
+    return tuple(f"{end} {value:.6g}" for end, value in ends)
 
 
 if __name__ == "__main__":

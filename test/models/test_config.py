@@ -64,6 +64,8 @@ def put(values: dict[str, Any], path: str, value: Any) -> None:
             ...,
             "positional_embeddings: expected None, the only supported value, found nothing",
         ),
+        ("framework.action_model.diffusion_model_cfg.activation_fn", "gelu", "expected 'gelu-approximate', the only"),
+        ("framework.action_model.diffusion_model_cfg.norm_eps", 1e-6, "norm_eps: expected 1e-05, the only"),
         ("framework.action_model.diffusion_model_cfg.num_attention_heads", 5, "make up the width 192"),
         ("framework.action_model.diffusion_model_cfg.cross_attention_dim", 64, "cross_attention_dim is 64, but"),
         ("flashrt", ..., "config.json.flashrt: missing"),
@@ -75,6 +77,7 @@ def put(values: dict[str, Any], path: str, value: Any) -> None:
         ("flashrt.views", ["front", "front"], "views: expected a list of different non-empty printable"),
         ("flashrt.stage_sizes", [100], "stage_sizes: expected sizes up to 64 or multiples of it"),
         ("flashrt.instruction_template", "do it", "instruction_template: expected a text with {instruction}"),
+        ("flashrt.absolute_actions", ["tool"], "absolute_actions: expected some of the actions shoulder_pan, should"),
         ("flashrt.trained", 0, "trained: expected true or false, found 0"),
     ],
 )
@@ -97,11 +100,27 @@ def test_what_does_not_fit_is_named(values: dict[str, Any], path: str, value: An
             lambda c: all(map(c.head.crosses, range(4))),
         ),
         (
+            "framework.action_model.diffusion_model_cfg.interleave_self_attention",
+            ...,
+            lambda c: [c.head.crosses(layer) for layer in range(4)] == [True, False] * 2,
+        ),
+        (
+            "framework.action_model.diffusion_model_cfg.use_canonical_forward",
+            None,
+            lambda c: c.head.interleaved,
+        ),
+        (
+            "framework.action_model.diffusion_model_cfg.use_canonical_forward",
+            False,
+            lambda c: not c.head.interleaved,
+        ),
+        (
             "text_config.full_attention_interval",
             2,
             lambda c: [t[:4] for t in c.text.layer_types] == ["line", "full"] * 2,
         ),
         ("flashrt.condition", "all", lambda c: c.capacity == c.condition_capacity == 192),
+        ("flashrt.absolute_actions", ["gripper"], lambda c: c.absolute_actions == ("gripper",)),
         ("flashrt.condition", "newest", lambda c: (c.capacity, c.condition_capacity) == (4608, 192)),
     ],
 )

@@ -23,13 +23,14 @@ GOLDEN = Path(__file__).parent.parent / "data" / "qwen_gr00t_head_tiny"
 CAPACITY = 48
 
 
-def golden_head(steps: int) -> tuple[ActionHead, BufferSet]:
+def golden_head(steps: int, include_state: bool = True, **changes: int) -> tuple[ActionHead, BufferSet]:
     values = read_json(GOLDEN / "config.json")["framework"]
-    values["action_model"]["num_inference_timesteps"] = steps
-    head = ActionHead(read_head(Section(values, "framework")), CAPACITY, torch.float32)
+    values["action_model"] |= {"num_inference_timesteps": steps, **changes}
+    head = ActionHead(read_head(Section(values, "framework"), include_state), CAPACITY, torch.float32)
     checkpoint = Checkpoint(GOLDEN)
     parts = [part for item in head.weights() for part in item.parts] + head.sources()
-    checkpoint.check({part.name: part.shape for part in parts})
+    if head.config.state_dim:
+        checkpoint.check({part.name: part.shape for part in parts})
     inputs = [
         Buffer("condition", (CAPACITY, head.config.cross_width), torch.float32, "input"),
         Buffer("rows", (1,), torch.int64, "input"),
@@ -59,3 +60,18 @@ def test_velocities_and_actions_equal_the_recorded_ones(case: int) -> None:
         torch.testing.assert_close(velocity, recorded["velocity"][step, 0], rtol=0, atol=1e-5)
         ops.euler(actions, velocity, 1 / steps, actions)
     torch.testing.assert_close(actions, recorded["actions"][0], rtol=0, atol=1e-5)
+
+
+def test_a_head_that_is_given_no_state_is_one_without_its_encoder() -> None:
+    recorded = load_file(GOLDEN / "case0.safetensors")
+    velocities = []
+    for changes in ({"include_state": False}, {"state_dim": 0}):
+        head, b = golden_head(1, **changes)
+        b["condition"][:4] = recorded["hidden"][0, :4]
+        b["rows"].fill_(4)
+        b["step"].zero_()
+        head.begin(Ops(), b, b["condition"], b["rows"], torch.full_like(recorded["state"][0], torch.nan))
+        velocities.append(torch.empty_like(recorded["noise"][0]))
+        head.velocity(Ops(), b, recorded["noise"][0].clone(), b["step"], b["rows"], velocities[-1])
+    assert torch.isfinite(velocities[0]).all()
+    assert torch.equal(*velocities)

@@ -35,6 +35,13 @@ def test_a_folder_without_config_is_told_what_it_is(tmp_path: Path, refuses) -> 
         open_folder(tmp_path / "params")
 
 
+def test_a_run_of_starvla_is_told_what_makes_a_checkpoint_of_it(tmp_path: Path, refuses) -> None:
+    for name in ("config.yaml", "dataset_statistics.json"):
+        (tmp_path / name).touch()
+    with refuses(ErrorCode.BAD_CHECKPOINT, "a run of StarVLA: config.json is that of its Qwen3.5 with framework"):
+        open_folder(tmp_path)
+
+
 def test_a_folder_that_may_not_be_read_is_not_called_empty(tmp_path: Path, monkeypatch, refuses) -> None:
     monkeypatch.setattr("os.access", lambda *_, **__: False)
     with refuses(ErrorCode.BAD_CHECKPOINT, f"checkpoint {tmp_path}: may not be read"):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from flashrt_ros.policy.images import fitted_size, resize_with_pad
+from flashrt_ros.policy.images import fitted_size, resize_with_pad, stretch
 from flashrt_ros.runtime.errors import ErrorCode
 
 RANDOM = np.random.default_rng(0)
@@ -59,6 +59,14 @@ def test_antialiasing_is_pillows(shape: tuple[int, int]) -> None:
     assert np.abs(resize_with_pad(image, (96, 96), antialias=True) - theirs.astype(int)).max() <= 1
 
 
+@pytest.mark.parametrize("shape", [(480, 640), (120, 61), (48, 31)])
+def test_stretching_is_what_pillow_does_unasked(shape: tuple[int, int]) -> None:
+    image = RANDOM.integers(0, 256, (*shape, 3), np.uint8)
+    theirs = Image.fromarray(image).resize((64, 96))
+    assert np.array_equal(stretch(image, (96, 64)), np.asarray(theirs))
+    assert stretch(image, shape) is image
+
+
 def test_odd_pixel_of_padding_is_at_the_bottom_or_right() -> None:
     white = np.full((10, 10, 3), 255, np.uint8)
     assert resize_with_pad(white, (10, 13), antialias=False)[0, :, 0].tolist() == [0] + [255] * 10 + [0] * 2
@@ -87,3 +95,8 @@ def test_takes_any_memory_layout_and_leaves_it() -> None:
 def test_refuses_what_is_no_image(image: np.ndarray, refuses) -> None:
     with refuses(ErrorCode.BAD_OBSERVATION):
         resize_with_pad(image, (96, 96), antialias=False)
+
+
+def test_nothing_else_is_stretched_either(refuses) -> None:
+    with refuses(ErrorCode.BAD_OBSERVATION, "uint8 [4, 4]"):
+        stretch(np.zeros((4, 4), np.uint8), (4, 4))

@@ -10,11 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tokenizers
+from PIL import Image
 
 from flashrt_ros.models.synthetic_pi0 import RandomPi0Checkpoint
+from flashrt_ros.models.tiny import write_tiny_checkpoint
 from flashrt_ros.models.tiny_pi0 import STATE, write_tiny_pi0
 from flashrt_ros.policy.loading import load_policy
 from flashrt_ros.policy.opening import open_checkpoint
+from flashrt_ros.policy.processing import Observation
 from flashrt_ros.policy.session import Session
 from flashrt_ros.runtime.errors import ErrorCode
 from flashrt_ros.tools.audit import random_observation
@@ -40,6 +43,15 @@ def test_joints_that_nothing_names_are_numbered(tmp_path: Path) -> None:
     config = open_checkpoint(folder).model.config
     assert config.state_names == config.action_names[:0] + tuple(f"state_{index}" for index in range(len(STATE)))
     assert config.action_names[-1] == f"action_{len(STATE) - 1}"
+
+
+def test_white_space_behind_an_instruction_is_trimmed_where_qwens_chat_template_does_so(tmp_path: Path) -> None:
+    told = {}
+    for layout in ("starvla", "append"):
+        prompts = open_checkpoint(write_tiny_checkpoint(tmp_path / layout, layout=layout)).prompts
+        told[layout] = [prompts.instruction(text).tolist() for text in ("press", " press \n")]
+    assert told["starvla"][1] == [told["append"][1][0], *told["starvla"][0]]
+    assert len(told["append"][1]) == 8
 
 
 def test_an_asset_that_is_no_name_is_refused(tmp_path: Path, refuses) -> None:
@@ -123,3 +135,17 @@ def test_a_tokenizer_or_type_of_another_checkpoint_is_refused(tmp_path: Path, re
     (folder / "config.json").write_text(json.dumps(config))
     with refuses(ErrorCode.BAD_CHECKPOINT, "is [400, 64] where the config says [399, 64]"):
         open_checkpoint(folder)
+
+
+def test_a_session_shows_the_model_what_starvla_shows_it(tmp_path: Path) -> None:
+    own = {"image_size": [64, 64], "min_pixels": 128 * 96, "condition_rows": 256}
+    policy = load_policy(write_tiny_checkpoint(tmp_path, layout="starvla", **own), device="cpu")
+    random = np.random.default_rng(0)
+    assert policy.model.config.image_size == (128, 128)
+    # A camera that has the size of the tower, as LIBERO's 256x256 do, is brought to the smaller one all the same.
+    images = {view: random.integers(0, 256, (128, 128, 3), np.uint8) for view in policy.model.config.views}
+    session = Session(policy)
+    session.begin("press the red button")
+    session.observe(Observation(images, np.zeros(6), 1))
+    theirs = [Image.fromarray(image).resize((64, 64)).resize((128, 128)) for image in images.values()]
+    assert np.array_equal(policy.plan.buffers["images"].numpy(), np.stack([np.asarray(image) for image in theirs]))

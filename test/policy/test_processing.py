@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
+from flashrt_ros.models.observation import Frames
 from flashrt_ros.policy.normalise import Normaliser
 from flashrt_ros.policy.processing import Observation, Processor
 from flashrt_ros.policy.prompts import TemplatePrompts
@@ -32,7 +34,7 @@ def make(tmp_path: Path, tokenizer_file: Path):
         config = {
             "name": "arm",
             "views": ("front", "wrist"),
-            "image_size": (8, 8),
+            "frames": Frames("pad", (8, 8), (8, 8)),
             "antialias": False,
             "state_names": STATE,
             "action_names": ACTION,
@@ -65,6 +67,17 @@ def test_observation_follows_the_configs_order(make) -> None:
     assert plain.shape == averaged.shape == (2, 8, 8, 3)
     assert np.array_equal(plain[1], averaged[1])
     assert not np.array_equal(plain[0], averaged[0])
+
+
+def test_images_may_be_stretched_and_then_enlarged(make) -> None:
+    wide = np.zeros((10, 20, 3), np.uint8)
+    wide[:, 10:] = 255
+    for fit, edge in (("stretch", 255), ("pad", 0)):
+        images = make(frames=Frames(fit, (8, 8), (16, 16))).observation(seen(images={"front": wide, "wrist": WRIST}))
+        assert images.images.shape == (2, 16, 16, 3)
+        assert images.images[0, 0, -1].tolist() == [edge] * 3
+        theirs = Image.fromarray(WRIST).resize((16, 16))
+        assert np.array_equal(images.images[1], np.asarray(theirs))
 
 
 @pytest.mark.parametrize(

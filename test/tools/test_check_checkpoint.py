@@ -25,7 +25,13 @@ def check(folder: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> 
 def test_it_says_what_a_good_one_is(tmp_path: Path, capsys) -> None:
     code, said = check(write_tiny_pi0(tmp_path / "pi05", "pi05", "lerobot"), capsys)
     assert code == 0
-    for part in ("checkpoint pi05", "base_0_rgb", "quantile, as LeRobot computes it", "state elbow -1 1.5", "float32"):
+    for part in (
+        "checkpoint pi05",
+        "base_0_rgb",
+        "quantile, as LeRobot computes it",
+        "state elbow q01 -1 q99 1.5",
+        "float32",
+    ):
         assert part in said
     code, said = check(write_tiny_checkpoint(tmp_path / "tiny"), capsys)
     assert (code, "checkpoint tiny" in said) == (0, True)
@@ -51,6 +57,21 @@ def test_trouble_in_one_part_hides_none_in_another(tmp_path: Path, capsys) -> No
     ):
         assert part in said
     assert "not finite" not in check(folder, capsys, "--headers")[1]
+
+
+def test_a_prompt_that_ends_before_the_thoughts_of_qwen_is_mentioned(tmp_path: Path, capsys) -> None:
+    folder = write_tiny_checkpoint(tmp_path, layout="starvla")
+    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.add_tokens(["<think>", "</think>"])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    code, said = check(folder, capsys, "--headers")
+    assert (code, "does not end as" in said) == (0, False)
+    values = json.loads((folder / "config.json").read_text())
+    prompt = values["flashrt"]["prompt"]
+    prompt["observe"] = prompt["observe"].replace("<think>\n\n</think>\n\n", "")
+    (folder / "config.json").write_text(json.dumps(values))
+    code, said = check(folder, capsys, "--headers")
+    assert (code, "prompt.observe does not end as the chat template" in said) == (0, True)
 
 
 DEEP = b'{"a":' * 5000

@@ -118,7 +118,7 @@ class StageWork:
     def denoise_step(self, condition: int) -> Work:
         """Of `denoise_step` with so many conditioning rows."""
         c, crosses = self._config.head, self._crossing
-        tokens = bool(c.state_dim) + c.future_tokens + c.horizon
+        tokens = c.state_token + c.future_tokens + c.horizon
 
         def rows(spec: Buffer) -> int:
             return tokens if spec.name.split(".")[1].isdigit() else c.horizon
