@@ -4,15 +4,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from flashrt_ros.policy.contract_keys import (
     Conversion,
+    among,
     choice_of,
     covered,
     names_of,
     quoted,
     range_of,
+    renamed_of,
     some_of,
     topic_of,
 )
@@ -47,6 +50,7 @@ class Limits:
 class Command:
     """Where the commands of `joints` go, in that order. All of an action have the same handover and interface.
 
+    `names`: what the message calls `joints`; empty: the same.
     `handover` is "point", one target a tick, or "trajectory", up to `max_handover` seconds of targets at once.
     `interface`: what the numbers are, "position" (rad or m) or "velocity" (rad/s or m/s).
     """
@@ -57,6 +61,12 @@ class Command:
     handover: str = "point"
     max_handover: float = 0.0
     interface: str = "position"
+    names: tuple[str, ...] = ()
+
+    def named(self, joints: Iterable[str]) -> tuple[str, ...]:
+        """Return what the message calls some of `joints`."""
+        names = dict(zip(self.joints, self.names or self.joints, strict=True))
+        return tuple(names[joint] for joint in joints)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +158,7 @@ def read_action(section: Section, observation: Observation) -> Action:
 
 def _joints(listed: Value, observation: Observation) -> tuple[str, ...]:
     joints = names_of(listed)
-    measured = [name for source in observation.joint_sources for name in source.joints]
+    measured = [name for source in observation.joint_sources for name in source.names]
     unseen = [name for name in joints if name not in measured]
     if unseen:
         listed.refuse(
@@ -179,7 +189,12 @@ def _mode(value: Value, interface: str) -> str:
 
 def _commands(value: Value, joints: tuple[str, ...]) -> tuple[Command, ...]:
     if not value.is_list:
-        return (_command(value.as_section(), joints),)
+        section = value.as_section()
+        given = section.take_if_given("joints")
+        names, messages = _joint_names(given, joints) if given else (joints, ())
+        if given:
+            covered(given, (names,), joints, "command", "say where it is commanded")
+        return (_command(section, names, messages),)
     commands = value.as_list(lambda item: _command_of_some(item.as_section(), joints))
     covered(value, (command.joints for command in commands), joints, "command", "say where it is commanded")
     for what in ("topic", "interface", "handover", "max_handover"):
@@ -192,10 +207,17 @@ def _commands(value: Value, joints: tuple[str, ...]) -> tuple[Command, ...]:
 
 
 def _command_of_some(section: Section, joints: tuple[str, ...]) -> Command:
-    return _command(section, some_of(section.take("joints"), joints))
+    return _command(section, *_joint_names(section.take("joints"), joints))
 
 
-def _command(section: Section, joints: tuple[str, ...]) -> Command:
+def _joint_names(value: Value, joints: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return some of `joints`, and what the message calls them; no names where that is the same."""
+    names, messages = renamed_of(value)
+    among(value, names, joints)
+    return names, messages if messages != names else ()
+
+
+def _command(section: Section, joints: tuple[str, ...], names: tuple[str, ...]) -> Command:
     topic, kind = topic_of(section.take("topic")), section.take("type").as_choice(COMMAND_TYPES)
     given = section.take_if_given("interface")
     interface = choice_of(given, INTERFACES, "position")
@@ -209,7 +231,7 @@ def _command(section: Section, joints: tuple[str, ...]) -> Command:
             value.refuse(f"trajectory needs the type {TRAJECTORY}; {kind} holds one point")
         longest = section.take("max_handover").as_number(above=0.0)
     section.end()
-    return Command(topic, kind, joints, handover, longest, interface)
+    return Command(topic, kind, joints, handover, longest, interface, names)
 
 
 def _safety(value: Value, joints: tuple[str, ...], commands: tuple[Command, ...]) -> tuple[SafetyGroup, ...]:

@@ -84,7 +84,9 @@ def _facts(contract: Contract) -> list[tuple[str, str]]:
 
 
 def _where(action: Action, command: Command) -> str:
-    which = "" if command.joints == action.joints else f" of {', '.join(command.joints)}"
+    rows = zip(command.joints, command.named(command.joints), strict=True)
+    listed = ", ".join(joint if name == joint else f"{joint} ({name})" for joint, name in rows)
+    which = "" if listed == ", ".join(action.joints) else f" of {listed}"
     return f"{command.topic}, {command.type.rpartition('/')[2]}{which}"
 
 
