@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -37,13 +38,15 @@ class Limits:
     """Bounds of each commanded joint, in the order of `Action.joints`: rad or m, and rad or m a control tick.
 
     `acceleration` bounds by how much the steps of a hold, or of commanded velocities, may differ from one tick to the
-    next; None: by nothing.
+    next; None: by nothing. `following`: rad or m by which a joint may lag behind its command, infinite for one that
+    may by any; None: all may.
     """
 
     low: tuple[float, ...]
     high: tuple[float, ...]
     step: tuple[float, ...]
     acceleration: tuple[float, ...] | None = None
+    following: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,9 +292,27 @@ def _limits(section: Section, joints: tuple[str, ...], rate: float, interface: s
     acceleration = None
     if slowing:
         acceleration = tuple(value.as_number(above=0.0) / rate**2 for value in _for_each_joint(slowing, joints))
+    lag = section.take_if_given("following")
     section.end()
     low, high = zip(*ranges, strict=True)
-    return Limits(low, high, tuple(min(steps) for steps in zip(*bounds, strict=True)), acceleration)
+    steps = tuple(min(steps) for steps in zip(*bounds, strict=True))
+    return Limits(low, high, steps, acceleration, _following(lag, joints, steps, interface) if lag else None)
+
+
+def _following(value: Value, joints: tuple[str, ...], steps: tuple[float, ...], interface: str) -> tuple[float, ...]:
+    if interface == "velocity":
+        value.refuse("the commands are velocities, and where the joints are does not follow from one; take it out")
+    section = value.as_section()
+    among(section, section.names, joints)
+    found = []
+    for joint, step in zip(joints, steps, strict=True):
+        lag = section.take_if_given(joint)
+        found.append(lag.as_number(above=0.0) if lag else math.inf)
+        if lag and found[-1] < step:
+            lag.refuse(
+                f"{found[-1]:g} is less than the {step:g} that a tick may move the joint; it lags by more than that"
+            )
+    return tuple(found)
 
 
 def _for_each_joint(value: Value, joints: tuple[str, ...]) -> list[Value]:

@@ -77,6 +77,11 @@ def cautions(contract: Contract) -> list[str]:
             "controller_timeout is 0: nothing stops the robot if command_node dies; let its controller do so, and say "
             "after how long"
         )
+    if action.limits.following is None and action.interface == "position" and contract.lockstep is None:
+        found.append(
+            "limits.following is not given: an arm that does not follow its commands, as with a controller that is not "
+            "active, is not noticed, and leaps when it follows again"
+        )
     for command in action.commands:
         if command.type.endswith("Float64MultiArray"):
             found.append(f"{command.topic} has no names: its controller's joints must be {', '.join(command.joints)}")

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import math
+
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -75,12 +77,20 @@ def _facts(contract: Contract) -> list[tuple[str, str]]:
         ("actions", f"{action.mode}, {action.strategy}, outputs: {outputs}"),
         ("an inference starts at", f"{action.threshold} rows left"),
         ("start tolerance", f"{action.start_tolerance:g}"),
+        ("lag behind a command", _lag(action)),
         ("policy silent", f"held after {contract.heartbeat_timeout:g} s"),
         ("command_node dead", f"its controller stops the robot after: {controller}"),
     ]
     if contract.lockstep is not None:
         facts.append(("lockstep", f"chunks apply {contract.lockstep.apply_after} ticks after their observation"))
     return facts
+
+
+def _lag(action: Action) -> str:
+    if action.limits.following is None:
+        return "not looked at"
+    rows = zip(action.joints, action.limits.following, strict=True)
+    return ", ".join(f"{joint} {lag:g}" for joint, lag in rows if math.isfinite(lag))
 
 
 def _where(action: Action, command: Command) -> str:

@@ -62,6 +62,12 @@ def test_velocities_bound_the_steps(tmp_path: Path) -> None:
     assert load(tmp_path, limits=alone).action.limits.step == (0.5, 0.05)
 
 
+def test_joints_that_are_not_named_may_lag_behind(tmp_path: Path) -> None:
+    assert load(tmp_path).action.limits.following is None
+    limited = LIMITS.replace("}}", "}, following: {b: 0.5}}")
+    assert load(tmp_path, limits=limited).action.limits.following == (0.5, float("inf"))
+
+
 def test_an_acceleration_bounds_the_change_of_a_step(tmp_path: Path) -> None:
     assert load(tmp_path).action.limits.acceleration is None
     limited = LIMITS.replace("}}", "}, acceleration: {a: 5.0, b: 2.0}}")
@@ -143,6 +149,9 @@ GROUPS = "{groups: [{joints: [a], action: hold}, {joints: [%s], action: %s}]}"
         ({"limits": LIMITS.replace("}}", "}, velocity: {a: 1.0}}")}, 12, "limits.velocity: 'b' of action.joints"),
         ({"limits": LIMITS.replace("}}", "}, velocity: {a: 1, b: 0}}")}, 12, "velocity.b: 0 is out of range"),
         ({"limits": LIMITS.replace("}}", "}, acceleration: {b: 1}}")}, 12, "limits.acceleration: 'a' of action.joints"),
+        ({"limits": LIMITS.replace("}}", "}, following: {c: 1}}")}, 12, "limits.following: 'c' is not in action"),
+        ({"limits": LIMITS.replace("}}", "}, following: {b: 0}}")}, 12, "following.b: 0 is out of range"),
+        ({"limits": LIMITS.replace("}}", "}, following: {b: 0.001}}")}, 12, "following.b: 0.001 is less than the "),
         ({"limits": LIMITS.replace("}}", "}, acceleration: {a: 0, b: 1}}")}, 12, "acceleration.a: 0 is out of range"),
         (
             {
@@ -160,6 +169,11 @@ GROUPS = "{groups: [{joints: [a], action: hold}, {joints: [%s], action: %s}]}"
         ({"safety": "zero"}, 14, "action.safety: 'zero' stops a joint that is commanded by velocity;"),
         ({"safety": GROUPS % ("b", "zero")}, 14, "safety.groups[1].action: 'zero' stops a joint"),
         ({"command": VELOCITY}, 12, "action.limits: 'velocity' is missing"),
+        (
+            {"command": VELOCITY, "limits": SPEEDS.replace("}}", "}, following: {a: 1.0}}")},
+            12,
+            "action.limits.following: the commands are velocities",
+        ),
         (
             {"command": VELOCITY, "limits": SPEEDS.replace("}}", "}, step: {a: 1, b: 1}}")},
             12,
