@@ -32,8 +32,8 @@ class Following:
             return ""
         return (
             f"joint '{self._joints[worst]}' is measured at {measured[worst]:.4f} and commanded to "
-            f"{commanded[worst]:.4f}, {self._tolerance[worst]:g} is allowed: see that its controller is active, the "
-            "robot is not stopped, and nothing is in its way"
+            f"{commanded[worst]:.4f}, {self._tolerance[worst]:g} is allowed: see that its controller is active "
+            "and takes the contract's command topic, the robot is not stopped, and nothing is in its way"
         )
 
     def held(self, measured: NDArray[np.float64], commanded: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -41,8 +41,10 @@ class PositionInterface:
         """Say why an arm at `measured` must not start with the row `first`; empty: it may."""
         limited = self.saturation.within_position(measured)
         is_at = "is measured at"
-        return self._too_far(measured, limited, "has its limit at", is_at) or self._too_far(
-            measured, first, "would start at", is_at
+        back = "move it back, or see that it is told in rad or m, as the limits are"
+        nearer = "begin where the policy does, or see that the checkpoint's units are those of the contract (convert)"
+        return self._too_far(measured, limited, "has its limit at", is_at, back) or self._too_far(
+            measured, first, "would start at", is_at, nearer
         )
 
     def rest(self, commanded: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -56,7 +58,7 @@ class PositionInterface:
         """
         return measured
 
-    def _too_far(self, at: NDArray[np.float64], wanted: NDArray[np.float64], role: str, is_at: str) -> str:
+    def _too_far(self, at: NDArray[np.float64], wanted: NDArray[np.float64], role: str, is_at: str, advice: str) -> str:
         """Say which joint is further from where it is wanted than the start tolerance; empty: none."""
         tolerance = self._action.start_tolerance
         worst = int(np.argmax(np.abs(wanted - at)))
@@ -64,7 +66,7 @@ class PositionInterface:
             return ""
         return (
             f"joint '{self._action.joints[worst]}' {role} {wanted[worst]:.4f}, it {is_at} {at[worst]:.4f}, allowed is "
-            f"{tolerance:g}"
+            f"{tolerance:g}; {advice}"
         )
 
 
@@ -87,7 +89,8 @@ class VelocityInterface(PositionInterface):
 
     def refusal(self, measured: NDArray[np.float64], first: NDArray[np.float64]) -> str:
         """Compare `first` with standing still."""
-        return self._too_far(self._zeros, first, "would start with", "stands still at")
+        advice = "see that the checkpoint's units are those of the contract (convert)"
+        return self._too_far(self._zeros, first, "would start with", "stands still at", advice)
 
     def rest(self, commanded: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return zeros."""

@@ -46,7 +46,8 @@ class Plausibility:
             if not low <= at <= high:
                 return (
                     f"joint '{joint}' is measured at {at:.4f}, further than {self._tolerance:g} outside its limits "
-                    f"[{low + self._tolerance:g}, {high - self._tolerance:g}]"
+                    f"[{low + self._tolerance:g}, {high - self._tolerance:g}]; see that it is told in rad or m, as the "
+                    "limits are"
                 )
             if abs(at - was) > self._tolerance + speed * elapsed:
                 return (

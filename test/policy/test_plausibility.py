@@ -28,7 +28,7 @@ def test_a_joint_may_be_outside_its_limits_by_the_tolerance(
 
 def test_the_message_names_joint_value_and_limits(plausibility: Plausibility) -> None:
     trouble = plausibility.trouble(np.array([57.3, 0.0]), 0)
-    assert all(part in trouble for part in ("'a'", "57.3000", "[-1, 1]", "0.2"))
+    assert all(part in trouble for part in ("'a'", "57.3000", "[-1, 1]", "0.2", "rad or m"))
 
 
 def test_a_joint_that_is_pushed_moves_no_faster_than_ten_times_its_limit(plausibility: Plausibility) -> None:
