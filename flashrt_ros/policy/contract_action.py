@@ -95,7 +95,7 @@ class Action:
         rate: control ticks a second.
         mode: "delta" (relative to the joints of the observation) or "absolute".
         limits: in the robot's units.
-        start_tolerance: rad or m; bounds how far the first action of an epoch may lie from the measured joints. Of
+        start_tolerance: of each joint, rad or m; bounds how far the first action of an epoch may lie from it. Of
             velocities: rad/s or m/s, from standing still.
         threshold: an inference starts when this many rows or fewer are left.
         commands: each joint is in one.
@@ -109,7 +109,7 @@ class Action:
     rate: float
     mode: str
     limits: Limits
-    start_tolerance: float
+    start_tolerance: tuple[float, ...]
     threshold: int
     commands: tuple[Command, ...]
     safety: tuple[SafetyGroup, ...]
@@ -147,7 +147,7 @@ def read_action(section: Section, observation: Observation) -> Action:
         rate=rate,
         mode=_mode(section.take("mode"), interface),
         limits=_limits(section.take("limits").as_section(), joints, rate, interface),
-        start_tolerance=section.take("start_tolerance").as_number(above=0.0),
+        start_tolerance=_start_tolerance(section.take("start_tolerance"), joints),
         threshold=section.take("threshold").as_count(least=0),
         commands=commands,
         safety=_safety(section.take("safety"), joints, commands),
@@ -169,6 +169,13 @@ def _joints(listed: Value, observation: Observation) -> tuple[str, ...]:
             "cannot be held, so add it there"
         )
     return joints
+
+
+def _start_tolerance(value: Value, joints: tuple[str, ...]) -> tuple[float, ...]:
+    """Return that of each joint; one number is that of all."""
+    if value.is_text:
+        return (value.as_number(above=0.0),) * len(joints)
+    return tuple(each.as_number(above=0.0) for each in _for_each_joint(value, joints))
 
 
 def _outputs(value: Value | None, joints: tuple[str, ...]) -> tuple[int, int] | None:
@@ -322,5 +329,5 @@ def _for_each_joint(value: Value, joints: tuple[str, ...]) -> list[Value]:
         section.take(unknown[0]).refuse(f"'{unknown[0]}' is not in action.joints ({', '.join(joints)})")
     missing = [name for name in joints if name not in section.names]
     if missing:
-        section.refuse(f"{quoted(missing)} of action.joints is missing; every commanded joint needs a limit")
+        section.refuse(f"{quoted(missing)} of action.joints is missing; every commanded joint needs one")
     return [section.take(name) for name in joints]

@@ -20,8 +20,8 @@ class PositionInterface:
     """Bounds commands."""
     braking: Braking | None
     """Brings the joints to rest over several ticks; None: they rest within one."""
-    slack: float
-    """Rad or m by which measured joints may be off."""
+    slack: tuple[float, ...]
+    """Rad or m by which each measured joint may be off."""
     is_velocity = False
 
     def __init__(self, action: Action) -> None:
@@ -61,12 +61,13 @@ class PositionInterface:
     def _too_far(self, at: NDArray[np.float64], wanted: NDArray[np.float64], role: str, is_at: str, advice: str) -> str:
         """Say which joint is further from where it is wanted than the start tolerance; empty: none."""
         tolerance = self._action.start_tolerance
-        worst = int(np.argmax(np.abs(wanted - at)))
-        if abs(wanted[worst] - at[worst]) <= tolerance:
+        excess = np.abs(wanted - at) - tolerance
+        worst = int(np.argmax(excess))
+        if excess[worst] <= 0.0:
             return ""
         return (
             f"joint '{self._action.joints[worst]}' {role} {wanted[worst]:.4f}, it {is_at} {at[worst]:.4f}, allowed is "
-            f"{tolerance:g}; {advice}"
+            f"{tolerance[worst]:g}; {advice}"
         )
 
 
@@ -80,7 +81,7 @@ class VelocityInterface(PositionInterface):
         speeds = SpeedSaturation(action.joints, action.limits, action.rate)
         self.saturation = speeds
         self.braking = SpeedBraking(speeds) if self.braking is not None else None
-        self.slack = SPEED_FACTOR * max(action.limits.step)
+        self.slack = (SPEED_FACTOR * max(action.limits.step),) * len(action.joints)
         self._zeros = np.zeros(len(action.joints))
 
     def begin(self, measured: NDArray[np.float64]) -> NDArray[np.float64]:

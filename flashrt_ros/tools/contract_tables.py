@@ -76,7 +76,7 @@ def _facts(contract: Contract) -> list[tuple[str, str]]:
         ("rate", f"{action.rate:g} Hz"),
         ("actions", f"{action.mode}, {action.strategy}, outputs: {outputs}"),
         ("an inference starts at", f"{action.threshold} rows left"),
-        ("start tolerance", f"{action.start_tolerance:g}"),
+        ("start tolerance", _start_tolerance(action)),
         ("lag behind a command", _lag(action)),
         ("policy silent", f"held after {contract.heartbeat_timeout:g} s"),
         ("command_node dead", f"its controller stops the robot after: {controller}"),
@@ -84,6 +84,13 @@ def _facts(contract: Contract) -> list[tuple[str, str]]:
     if contract.lockstep is not None:
         facts.append(("lockstep", f"chunks apply {contract.lockstep.apply_after} ticks after their observation"))
     return facts
+
+
+def _start_tolerance(action: Action) -> str:
+    rows = zip(action.joints, action.start_tolerance, strict=True)
+    if len(set(action.start_tolerance)) == 1:
+        return f"{action.start_tolerance[0]:g}"
+    return ", ".join(f"{joint} {tolerance:g}" for joint, tolerance in rows)
 
 
 def _lag(action: Action) -> str:

@@ -65,7 +65,12 @@ def test_a_contract_is_read_as_written(tmp_path: Path) -> None:
     assert action.joints == state.joints == ("shoulder_pan", "shoulder_lift", "elbow")
     assert (action.limits.low, action.limits.high) == ((-1.6, -0.9, 0.0), (1.6, 1.4, 2.5))
     assert action.limits.step == (0.1, 0.1, 0.15)
-    assert (action.mode, action.period, action.start_tolerance, action.threshold) == ("delta", 100_000_000, 0.2, 4)
+    assert (action.mode, action.period, action.start_tolerance, action.threshold) == (
+        "delta",
+        100_000_000,
+        (0.2,) * 3,
+        4,
+    )
     assert (action.commands[0].topic, contract.heartbeat_timeout) == ("joint_command", 0.5)
     assert action.safety == (SafetyGroup(action.joints, "hold"),)
     assert contract.lockstep is not None

@@ -15,7 +15,7 @@ PERIOD = 100
 @pytest.fixture
 def plausibility() -> Plausibility:
     limits = Limits(low=(-1.0, 0.0), high=(1.0, 2.0), step=(0.1, 0.1))
-    return Plausibility(("a", "b"), limits, PERIOD, tolerance=0.2)
+    return Plausibility(("a", "b"), limits, PERIOD, tolerance=(0.2, 0.2))
 
 
 @pytest.mark.parametrize(("a", "b", "named"), [(1.19, 1.0, ""), (1.21, 1.0, "'a'"), (0.0, -0.21, "'b'")])

@@ -27,6 +27,16 @@ def test_a_first_action_beyond_the_tolerance_keeps_the_gate_closed(robot: Any) -
     assert robot.record.commands == []  # this epoch is over
 
 
+def test_the_joint_that_is_furthest_beyond_its_own_tolerance_is_named(timed: Any) -> None:
+    robot = timed(start_tolerance=(0.3, 0.01))
+    robot.rig.run_epoch(1)
+    robot.tick()
+    robot.rig.plan(0.2, data=[0.2, 0.02] * 6)
+    robot.tick()
+    assert robot.token() == "start_tolerance"
+    assert "'b' would start at 0.0200, it is measured at 0.0000, allowed is 0.01" in robot.gate.reason
+
+
 def test_an_arm_beyond_its_limits_does_not_start_and_is_held_where_it_is(robot: Any) -> None:
     robot.rig.run_epoch(1)
     robot.tick(a=1.2)
