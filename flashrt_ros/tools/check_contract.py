@@ -18,6 +18,7 @@ from rich.console import Console
 from flashrt_ros.models.policy_model import PolicyConfig
 from flashrt_ros.policy.action_map import ActionMap
 from flashrt_ros.policy.contract import Contract, load_contract
+from flashrt_ros.policy.contract_action import TRAJECTORY
 from flashrt_ros.policy.contract_fit import misfits, unsupported
 from flashrt_ros.policy.opening import open_folder
 from flashrt_ros.runtime.errors import FlashrtError
@@ -88,6 +89,13 @@ def cautions(contract: Contract) -> list[str]:
     released = [joint for group in action.safety if group.action == "release" for joint in group.joints]
     if released:
         found.append(f"{', '.join(released)} get no command when the gate closes: they must stop by themselves")
+    for command in action.commands:
+        left_out = [joint for joint in command.joints if joint in released]
+        if command.type == TRAJECTORY and left_out and len(left_out) < len(command.joints):
+            found.append(
+                f"{command.topic} is held without {', '.join(left_out)}: joint_trajectory_controller refuses such a "
+                "message, and so the hold of the other joints, unless its allow_partial_joints_goal is true"
+            )
     slow = [joint for joint in action.joints if stopping_time(action, joint) > _LONG_STOP]
     if slow:
         found.append(

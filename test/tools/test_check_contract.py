@@ -90,6 +90,21 @@ def test_what_is_worth_knowing_is_told(name: str, told: list[str], capsys: pytes
         assert part in note
 
 
+def test_a_hold_that_leaves_out_a_joint_of_a_trajectory_controller_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (CONFIG / "franka_contract.yaml").read_text()
+    groups = text.replace(
+        "fr3_joint6, fr3_joint7]\n        action: hold",
+        "fr3_joint6]\n        action: hold\n      - {joints: [fr3_joint7], action: release}",
+    )
+    assert groups != text
+    contract = tmp_path / "contract.yaml"
+    contract.write_text(groups)
+    assert main([str(contract)]) == 0
+    assert "joint_trajectory is held without fr3_joint7: joint_trajectory_controller" in capsys.readouterr().out
+
+
 def test_joints_that_stop_slowly_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     contract = tmp_path / "contract.yaml"
     contract.write_text((CONFIG / "franka_contract.yaml").read_text().replace("fr3_joint2: 5.0", "fr3_joint2: 0.5"))
