@@ -30,8 +30,8 @@ class _CommandTopic:
 
     def __init__(self, node: Node, action: Action, command: Command, topic: str) -> None:
         held = [joint for joint in SafetyAction(action.joints, action.safety).joints if joint in command.joints]
-        kind, self._fill = command_message(command, command.joints, action.period)
-        _, self._fill_held = command_message(command, held, action.period)
+        kind, self._fill = command_message(command, command.named(command.joints), action.period)
+        _, self._fill_held = command_message(command, command.named(held), action.period)
         whole = command.joints == action.joints
         self._columns = slice(None) if whole else [action.joints.index(joint) for joint in command.joints]
         self._held = [action.joints.index(joint) for joint in held]

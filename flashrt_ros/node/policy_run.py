@@ -31,6 +31,7 @@ _GATE_ERRORS = {
     "start_tolerance": ErrorCode.START_TOLERANCE,
     "bad_chunk": ErrorCode.BAD_CONTRACT,
     "joints": ErrorCode.BAD_OBSERVATION,
+    "following": ErrorCode.BAD_OBSERVATION,
     "inactive": ErrorCode.INACTIVE,
     "heartbeat": ErrorCode.GATE_TIMEOUT,
     "spent": ErrorCode.GATE_TIMEOUT,

@@ -4,15 +4,19 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from flashrt_ros.policy.contract_keys import (
     Conversion,
+    among,
     choice_of,
     covered,
     names_of,
     quoted,
     range_of,
+    renamed_of,
     some_of,
     topic_of,
 )
@@ -34,19 +38,22 @@ class Limits:
     """Bounds of each commanded joint, in the order of `Action.joints`: rad or m, and rad or m a control tick.
 
     `acceleration` bounds by how much the steps of a hold, or of commanded velocities, may differ from one tick to the
-    next; None: by nothing.
+    next; None: by nothing. `following`: rad or m by which a joint may lag behind its command, infinite for one that
+    may by any; None: all may.
     """
 
     low: tuple[float, ...]
     high: tuple[float, ...]
     step: tuple[float, ...]
     acceleration: tuple[float, ...] | None = None
+    following: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
     """Where the commands of `joints` go, in that order. All of an action have the same handover and interface.
 
+    `names`: what the message calls `joints`; empty: the same.
     `handover` is "point", one target a tick, or "trajectory", up to `max_handover` seconds of targets at once.
     `interface`: what the numbers are, "position" (rad or m) or "velocity" (rad/s or m/s).
     """
@@ -57,6 +64,12 @@ class Command:
     handover: str = "point"
     max_handover: float = 0.0
     interface: str = "position"
+    names: tuple[str, ...] = ()
+
+    def named(self, joints: Iterable[str]) -> tuple[str, ...]:
+        """Return what the message calls some of `joints`."""
+        names = dict(zip(self.joints, self.names or self.joints, strict=True))
+        return tuple(names[joint] for joint in joints)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +95,7 @@ class Action:
         rate: control ticks a second.
         mode: "delta" (relative to the joints of the observation) or "absolute".
         limits: in the robot's units.
-        start_tolerance: rad or m; bounds how far the first action of an epoch may lie from the measured joints. Of
+        start_tolerance: of each joint, rad or m; bounds how far the first action of an epoch may lie from it. Of
             velocities: rad/s or m/s, from standing still.
         threshold: an inference starts when this many rows or fewer are left.
         commands: each joint is in one.
@@ -96,7 +109,7 @@ class Action:
     rate: float
     mode: str
     limits: Limits
-    start_tolerance: float
+    start_tolerance: tuple[float, ...]
     threshold: int
     commands: tuple[Command, ...]
     safety: tuple[SafetyGroup, ...]
@@ -134,7 +147,7 @@ def read_action(section: Section, observation: Observation) -> Action:
         rate=rate,
         mode=_mode(section.take("mode"), interface),
         limits=_limits(section.take("limits").as_section(), joints, rate, interface),
-        start_tolerance=section.take("start_tolerance").as_number(above=0.0),
+        start_tolerance=_start_tolerance(section.take("start_tolerance"), joints),
         threshold=section.take("threshold").as_count(least=0),
         commands=commands,
         safety=_safety(section.take("safety"), joints, commands),
@@ -148,7 +161,7 @@ def read_action(section: Section, observation: Observation) -> Action:
 
 def _joints(listed: Value, observation: Observation) -> tuple[str, ...]:
     joints = names_of(listed)
-    measured = [name for source in observation.joint_sources for name in source.joints]
+    measured = [name for source in observation.joint_sources for name in source.names]
     unseen = [name for name in joints if name not in measured]
     if unseen:
         listed.refuse(
@@ -156,6 +169,13 @@ def _joints(listed: Value, observation: Observation) -> tuple[str, ...]:
             "cannot be held, so add it there"
         )
     return joints
+
+
+def _start_tolerance(value: Value, joints: tuple[str, ...]) -> tuple[float, ...]:
+    """Return that of each joint; one number is that of all."""
+    if value.is_text:
+        return (value.as_number(above=0.0),) * len(joints)
+    return tuple(each.as_number(above=0.0) for each in _for_each_joint(value, joints))
 
 
 def _outputs(value: Value | None, joints: tuple[str, ...]) -> tuple[int, int] | None:
@@ -179,7 +199,12 @@ def _mode(value: Value, interface: str) -> str:
 
 def _commands(value: Value, joints: tuple[str, ...]) -> tuple[Command, ...]:
     if not value.is_list:
-        return (_command(value.as_section(), joints),)
+        section = value.as_section()
+        given = section.take_if_given("joints")
+        names, messages = _joint_names(given, joints) if given else (joints, ())
+        if given:
+            covered(given, (names,), joints, "command", "say where it is commanded")
+        return (_command(section, names, messages),)
     commands = value.as_list(lambda item: _command_of_some(item.as_section(), joints))
     covered(value, (command.joints for command in commands), joints, "command", "say where it is commanded")
     for what in ("topic", "interface", "handover", "max_handover"):
@@ -192,10 +217,17 @@ def _commands(value: Value, joints: tuple[str, ...]) -> tuple[Command, ...]:
 
 
 def _command_of_some(section: Section, joints: tuple[str, ...]) -> Command:
-    return _command(section, some_of(section.take("joints"), joints))
+    return _command(section, *_joint_names(section.take("joints"), joints))
 
 
-def _command(section: Section, joints: tuple[str, ...]) -> Command:
+def _joint_names(value: Value, joints: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return some of `joints`, and what the message calls them; no names where that is the same."""
+    names, messages = renamed_of(value)
+    among(value, names, joints)
+    return names, messages if messages != names else ()
+
+
+def _command(section: Section, joints: tuple[str, ...], names: tuple[str, ...]) -> Command:
     topic, kind = topic_of(section.take("topic")), section.take("type").as_choice(COMMAND_TYPES)
     given = section.take_if_given("interface")
     interface = choice_of(given, INTERFACES, "position")
@@ -209,7 +241,7 @@ def _command(section: Section, joints: tuple[str, ...]) -> Command:
             value.refuse(f"trajectory needs the type {TRAJECTORY}; {kind} holds one point")
         longest = section.take("max_handover").as_number(above=0.0)
     section.end()
-    return Command(topic, kind, joints, handover, longest, interface)
+    return Command(topic, kind, joints, handover, longest, interface, names)
 
 
 def _safety(value: Value, joints: tuple[str, ...], commands: tuple[Command, ...]) -> tuple[SafetyGroup, ...]:
@@ -267,9 +299,27 @@ def _limits(section: Section, joints: tuple[str, ...], rate: float, interface: s
     acceleration = None
     if slowing:
         acceleration = tuple(value.as_number(above=0.0) / rate**2 for value in _for_each_joint(slowing, joints))
+    lag = section.take_if_given("following")
     section.end()
     low, high = zip(*ranges, strict=True)
-    return Limits(low, high, tuple(min(steps) for steps in zip(*bounds, strict=True)), acceleration)
+    steps = tuple(min(steps) for steps in zip(*bounds, strict=True))
+    return Limits(low, high, steps, acceleration, _following(lag, joints, steps, interface) if lag else None)
+
+
+def _following(value: Value, joints: tuple[str, ...], steps: tuple[float, ...], interface: str) -> tuple[float, ...]:
+    if interface == "velocity":
+        value.refuse("the commands are velocities, and where the joints are does not follow from one; take it out")
+    section = value.as_section()
+    among(section, section.names, joints)
+    found = []
+    for joint, step in zip(joints, steps, strict=True):
+        lag = section.take_if_given(joint)
+        found.append(lag.as_number(above=0.0) if lag else math.inf)
+        if lag and found[-1] < step:
+            lag.refuse(
+                f"{found[-1]:g} is less than the {step:g} that a tick may move the joint; it lags by more than that"
+            )
+    return tuple(found)
 
 
 def _for_each_joint(value: Value, joints: tuple[str, ...]) -> list[Value]:
@@ -279,5 +329,5 @@ def _for_each_joint(value: Value, joints: tuple[str, ...]) -> list[Value]:
         section.take(unknown[0]).refuse(f"'{unknown[0]}' is not in action.joints ({', '.join(joints)})")
     missing = [name for name in joints if name not in section.names]
     if missing:
-        section.refuse(f"{quoted(missing)} of action.joints is missing; every commanded joint needs a limit")
+        section.refuse(f"{quoted(missing)} of action.joints is missing; every commanded joint needs one")
     return [section.take(name) for name in joints]

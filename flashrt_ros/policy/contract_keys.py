@@ -44,13 +44,37 @@ def names_of(value: Value) -> tuple[str, ...]:
     return names
 
 
+def renamed_of(value: Value) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of a list, and the messages' names for them: the same, or those of lines `name: message's`.
+
+    The joints of two arms often have the same names, told apart by their topics alone.
+    """
+    if value.is_list:
+        names = names_of(value)
+        return names, names
+    section = value.as_section()
+    names = section.names
+    if not names:
+        section.refuse("no joint is named; write a list, or 'name: what the messages call it'")
+    messages = tuple(section.take(name).as_text() for name in names)
+    twice = sorted({name for name in messages if messages.count(name) > 1})
+    if twice:
+        section.refuse(f"{quoted(twice)} is given for two joints")
+    return names, messages
+
+
 def some_of(value: Value, joints: tuple[str, ...]) -> tuple[str, ...]:
     """Return a list of different names, all of `action.joints`."""
     names = names_of(value)
+    among(value, names, joints)
+    return names
+
+
+def among(value: Value, names: tuple[str, ...], joints: tuple[str, ...]) -> None:
+    """Refuse names that are not in `action.joints`."""
     unknown = [name for name in names if name not in joints]
     if unknown:
         value.refuse(f"{quoted(unknown)} is not in action.joints ({', '.join(joints)})")
-    return names
 
 
 def covered(value: Value, parts: Iterable[tuple[str, ...]], joints: tuple[str, ...], part: str, advice: str) -> None:

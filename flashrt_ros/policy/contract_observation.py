@@ -15,6 +15,7 @@ from flashrt_ros.policy.contract_keys import (
     names_of,
     quoted,
     range_of,
+    renamed_of,
     topic_of,
 )
 from flashrt_ros.policy.yaml_reader import Section, Value
@@ -76,7 +77,7 @@ class StateSource:
         key: "state", or "state[1]" for the second of several.
         joints: as the message names them: joints, a multi-array's entries, or fields as "position.x".
         max_age: s; an older message makes no observation.
-        names: as the checkpoint names them, in the order of `joints`.
+        names: as the checkpoint names them, and the action where they are measured joints; in the order of `joints`.
         field: of a JointState.
         align: as for an image.
         stamp: as for an image.
@@ -146,14 +147,14 @@ class Observation:
     def sources_of(self, joints: Iterable[str]) -> tuple[StateSource, ...]:
         """Those that measure the position of one of `joints`."""
         wanted = set(joints)
-        return tuple(source for source in self.joint_sources if wanted.intersection(source.joints))
+        return tuple(source for source in self.joint_sources if wanted.intersection(source.names))
 
     def conversion(self, joint: str) -> Conversion:
         """Of a measured joint."""
         found = {
             name: conversion
             for source in self.joint_sources
-            for name, conversion in zip(source.joints, source.conversions, strict=True)
+            for name, conversion in zip(source.names, source.conversions, strict=True)
         }
         return found[joint]
 
@@ -218,12 +219,12 @@ def _state_source(key: str, value: Value) -> StateSource:
     if kind in FIELDS:
         names, joints = _fields(section.take("fields"), FIELDS[kind])
     else:
-        joints = names = names_of(section.take("joints"))
-    field = "position"
+        names, joints = _joints(section.take("joints"), kind)
+    own, field = names, "position"
     if kind == JOINT_STATE:
         field = choice_of(section.take_if_given("field"), JOINT_FIELDS, field)
         if field != "position":
-            names = tuple(f"{joint}.{field}" for joint in joints)
+            names = tuple(f"{name}.{field}" for name in names)
     source = StateSource(
         key=key,
         topic=topic_of(section.take("topic")),
@@ -235,10 +236,18 @@ def _state_source(key: str, value: Value) -> StateSource:
         field=field,
         align=choice_of(section.take_if_given("align"), ALIGNMENTS, "hold"),
         stamp=_stamp(section, kind),
-        conversions=conversions_of(section.take_if_given("convert"), names if kind in FIELDS else joints),
+        conversions=conversions_of(section.take_if_given("convert"), own),
     )
     section.end()
     return source
+
+
+def _joints(value: Value, kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return names, and the messages' names for them."""
+    if kind == JOINT_STATE:
+        return renamed_of(value)
+    names = names_of(value)
+    return names, names
 
 
 def _fields(value: Value, known: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:

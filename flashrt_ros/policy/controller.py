@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from flashrt_ros.policy.action_queue import ActionQueue, Chunk, UnfitChunkError, arrange_rows
 from flashrt_ros.policy.contract import Contract
+from flashrt_ros.policy.following import Following
 from flashrt_ros.policy.gate import Gate, GateState, is_plausible
 from flashrt_ros.policy.interface import interface_of
 from flashrt_ros.policy.joint_merger import max_age_of
@@ -96,6 +97,8 @@ class Controller(ABC):
         self._change = np.zeros(len(action.joints))
         """By how much the last command differs from the one a tick before."""
         self._plausibility = Plausibility(action.joints, action.limits, action.period, self.interface.slack)
+        # Of a dry run the arm knows nothing.
+        self._following = Following(action.joints, None if gate.state.dry_run else action.limits.following)
 
     @property
     def holding(self) -> bool:
@@ -283,6 +286,8 @@ class Controller(ABC):
             trouble = self.joints.trouble(tick) or self._implausible()
             if trouble:
                 self._close(f"joints: {trouble}", fault=True)
+            else:
+                self._look_whether_it_follows()
         due = queue.staged is not None and self._replacement_is_due()
         if due and self._opens(tick) and not queue.replace():
             self.dropped["late: all its rows are past"] += 1
@@ -323,6 +328,16 @@ class Controller(ABC):
         self.gate.pass_commands()
         self._output.gate(self.gate.state)
         return True
+
+    def _look_whether_it_follows(self) -> None:
+        measured, commanded = self.joints.positions, self._commanded
+        if measured is None or commanded is None:
+            return
+        trouble = self._following.trouble(measured, commanded)
+        if trouble:
+            self._commanded = self._following.held(measured, commanded)
+            self._change = np.zeros(len(commanded))
+            self._close(f"following: {trouble}", fault=True)
 
     def _implausible(self) -> str:
         positions = self.joints.positions

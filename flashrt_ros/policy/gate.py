@@ -21,6 +21,7 @@ REASONS = (
     "start_tolerance",  # the first action is too far from the measured joints
     "bad_chunk",  # NaN, wrong joints, shape or rate
     "joints",  # no fresh measured joints
+    "following",  # the measured joints do not follow the commands
     "heartbeat",  # policy_node is silent
     "disabled",  # the external enable input
     "enabled",  # it came back; waits for the next run

@@ -20,8 +20,8 @@ class PositionInterface:
     """Bounds commands."""
     braking: Braking | None
     """Brings the joints to rest over several ticks; None: they rest within one."""
-    slack: float
-    """Rad or m by which measured joints may be off."""
+    slack: tuple[float, ...]
+    """Rad or m by which each measured joint may be off."""
     is_velocity = False
 
     def __init__(self, action: Action) -> None:
@@ -41,8 +41,10 @@ class PositionInterface:
         """Say why an arm at `measured` must not start with the row `first`; empty: it may."""
         limited = self.saturation.within_position(measured)
         is_at = "is measured at"
-        return self._too_far(measured, limited, "has its limit at", is_at) or self._too_far(
-            measured, first, "would start at", is_at
+        back = "move it back, or see that it is told in rad or m, as the limits are"
+        nearer = "begin where the policy does, or see that the checkpoint's units are those of the contract (convert)"
+        return self._too_far(measured, limited, "has its limit at", is_at, back) or self._too_far(
+            measured, first, "would start at", is_at, nearer
         )
 
     def rest(self, commanded: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -56,15 +58,16 @@ class PositionInterface:
         """
         return measured
 
-    def _too_far(self, at: NDArray[np.float64], wanted: NDArray[np.float64], role: str, is_at: str) -> str:
+    def _too_far(self, at: NDArray[np.float64], wanted: NDArray[np.float64], role: str, is_at: str, advice: str) -> str:
         """Say which joint is further from where it is wanted than the start tolerance; empty: none."""
         tolerance = self._action.start_tolerance
-        worst = int(np.argmax(np.abs(wanted - at)))
-        if abs(wanted[worst] - at[worst]) <= tolerance:
+        excess = np.abs(wanted - at) - tolerance
+        worst = int(np.argmax(excess))
+        if excess[worst] <= 0.0:
             return ""
         return (
             f"joint '{self._action.joints[worst]}' {role} {wanted[worst]:.4f}, it {is_at} {at[worst]:.4f}, allowed is "
-            f"{tolerance:g}"
+            f"{tolerance[worst]:g}; {advice}"
         )
 
 
@@ -78,7 +81,7 @@ class VelocityInterface(PositionInterface):
         speeds = SpeedSaturation(action.joints, action.limits, action.rate)
         self.saturation = speeds
         self.braking = SpeedBraking(speeds) if self.braking is not None else None
-        self.slack = SPEED_FACTOR * max(action.limits.step)
+        self.slack = (SPEED_FACTOR * max(action.limits.step),) * len(action.joints)
         self._zeros = np.zeros(len(action.joints))
 
     def begin(self, measured: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -87,7 +90,8 @@ class VelocityInterface(PositionInterface):
 
     def refusal(self, measured: NDArray[np.float64], first: NDArray[np.float64]) -> str:
         """Compare `first` with standing still."""
-        return self._too_far(self._zeros, first, "would start with", "stands still at")
+        advice = "see that the checkpoint's units are those of the contract (convert)"
+        return self._too_far(self._zeros, first, "would start with", "stands still at", advice)
 
     def rest(self, commanded: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return zeros."""

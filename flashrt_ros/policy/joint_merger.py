@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,12 @@ class JointMerger:
         """`joints`: the commanded ones; each is in one of the observed sources."""
         self.sources = observed.sources_of(joints)
         self.max_age = max_age_of(self.sources)
-        self._wanted = [tuple(joint for joint in source.joints if joint in joints) for source in self.sources]
+        self._wanted = [tuple(name for name in source.names if name in joints) for source in self.sources]
+        self._names = [
+            dict(zip(source.joints, source.names, strict=True)) if source.joints != source.names else None
+            for source in self.sources
+        ]
+        """Of a source whose messages call its joints otherwise: our names by theirs."""
         self._newest: list[Measured | None] = [None] * len(self.sources)
 
     def merge(self, index: int, message: Any, stamp: int) -> Measured | None:
@@ -38,6 +43,9 @@ class JointMerger:
         source = self.sources[index]
         array = source.type == MULTI_ARRAY
         names, positions = (source.joints, message.data) if array else (message.name, message.position)
+        ours = self._names[index]
+        if ours is not None:
+            names, positions = _renamed(names, positions, ours)
         found = Measured(names, positions, stamp)
         if len(self.sources) == 1:
             return found
@@ -56,6 +64,14 @@ class JointMerger:
             [position for part in parts for position in part.positions],
             min(part.stamp for part in parts),
         )
+
+
+def _renamed(names: Sequence[str], positions: Any, ours: Mapping[str, str]) -> tuple[Sequence[str], Any]:
+    """Return the joints of `ours` alone: another joint of the message may have one of our names."""
+    if len(names) != len(positions):
+        return [ours.get(name, name) for name in names], positions  # for the controller to refuse
+    known = [(ours[name], position) for name, position in zip(names, positions, strict=True) if name in ours]
+    return [name for name, _ in known], [position for _, position in known]
 
 
 def max_age_of(sources: Sequence[StateSource]) -> int:

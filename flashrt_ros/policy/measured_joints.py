@@ -48,6 +48,8 @@ class MeasuredJoints:
         age = now - self.stamp
         if abs(age) <= self.max_age:
             return ""
+        if self.stamp <= 0:
+            return "the driver of the joints sets no stamp; mend that, or take them by stamp: receive in the contract"
         when = f"{age / 1e9:.3f} s old" if age > 0 else f"stamped {-age / 1e9:.3f} s in the future"
         return f"the measured joints are {when}" + (f", newer ones were refused: {self._refusal}" * bool(self._refusal))
 
@@ -55,7 +57,7 @@ class MeasuredJoints:
         if list(names) != self._names:
             missing = [name for name in self._joints if name not in names]
             if missing:
-                return f"joint '{missing[0]}' is missing"
+                return f"joint '{missing[0]}' is missing; the message names {', '.join(names) or 'none'}"
             if len(set(names)) != len(names):
                 return "a joint is named twice"
             self._names = list(names)

@@ -18,12 +18,11 @@ SPEED_FACTOR = 10.0
 class Plausibility:
     """Compares measurements with the position limits, and each with the one before."""
 
-    def __init__(self, joints: Sequence[str], limits: Limits, period: int, tolerance: float) -> None:
-        """`period`: ns of a control tick; `tolerance`: rad or m by which a measurement may be off."""
-        self._tolerance = tolerance
+    def __init__(self, joints: Sequence[str], limits: Limits, period: int, tolerance: Sequence[float]) -> None:
+        """`period`: ns of a control tick; `tolerance`: rad or m by which a measurement of each joint may be off."""
         self._bounds = [
-            (joint, low - tolerance, high + tolerance, SPEED_FACTOR * step / period)
-            for joint, low, high, step in zip(joints, limits.low, limits.high, limits.step, strict=True)
+            (joint, low, high, off, SPEED_FACTOR * step / period)
+            for joint, low, high, step, off in zip(joints, limits.low, limits.high, limits.step, tolerance, strict=True)
         ]
         self._before: list[float] | None = None
         self._stamp = 0
@@ -42,15 +41,16 @@ class Plausibility:
         self._before, self._stamp = now, stamp
         if before is None or elapsed < 0:
             before, elapsed = now, 0
-        for at, was, (joint, low, high, speed) in zip(now, before, self._bounds, strict=True):
-            if not low <= at <= high:
+        for at, was, (joint, low, high, off, speed) in zip(now, before, self._bounds, strict=True):
+            if not low - off <= at <= high + off:
                 return (
-                    f"joint '{joint}' is measured at {at:.4f}, further than {self._tolerance:g} outside its limits "
-                    f"[{low + self._tolerance:g}, {high - self._tolerance:g}]"
+                    f"joint '{joint}' is measured at {at:.4f}, further than {off:g} outside its limits "
+                    f"[{low:g}, {high:g}]; see that it is told in rad or m, as the "
+                    "limits are"
                 )
-            if abs(at - was) > self._tolerance + speed * elapsed:
+            if abs(at - was) > off + speed * elapsed:
                 return (
                     f"joint '{joint}' is measured at {at:.4f}, {elapsed / 1e9:.3f} s after {was:.4f}; it cannot move "
-                    f"more than {self._tolerance + speed * elapsed:.4f} in that time"
+                    f"more than {off + speed * elapsed:.4f} in that time"
                 )
         return ""

@@ -316,8 +316,11 @@ def _gate_state(m: Any) -> GateState:
 def _commands(recording: Recording) -> dict[int, dict[str, float]]:
     """Values by joint, by stamp, of all commands together; without those of a type without a stamp."""
     field, found = recording.contract.action.interface, dict[int, dict[str, float]]()
-    for message in (timed.message for timed in recording.commands if hasattr(timed.message, "header")):
-        names = message.name if hasattr(message, "name") else message.joint_names
+    for command, message in recording.commands:
+        if not hasattr(message, "header"):
+            continue
+        ours = dict(zip(command.named(command.joints), command.joints, strict=True))
+        names = [ours[name] for name in (message.name if hasattr(message, "name") else message.joint_names)]
         values = getattr(message, field) if hasattr(message, field) else message.points[0].positions
         found.setdefault(stamp_of(message.header.stamp), {}).update(zip(names, values, strict=True))
     return found

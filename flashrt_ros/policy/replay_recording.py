@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from flashrt_ros.policy.contract import Contract
+from flashrt_ros.policy.contract_action import Command
 from flashrt_ros.policy.replay_bag import Bag
 from flashrt_ros.policy.replay_record import Input, Record
 from flashrt_ros.policy.replay_types import PACKAGE
@@ -53,7 +54,7 @@ class Recording:
         records: the log of boundaries, in its order; empty: the bag has none.
         times: when each of them was recorded, ns.
         other: messages of our other types and of the clock, by the last part of their type's name.
-        commands: of the contract's command topics.
+        commands: messages of the contract's command topics, each with what it commands.
         troubles: what is wrong with the bag, where it can be used all the same.
     """
 
@@ -63,7 +64,7 @@ class Recording:
     records: list[Record]
     times: list[int]
     other: dict[str, list[Timed]]
-    commands: list[Timed]
+    commands: list[tuple[Command, Any]]
     troubles: list[str]
 
 
@@ -75,7 +76,7 @@ def read_recording(bag: Bag, contract: Contract) -> Recording:
     """
     parts = _parts(bag, contract)
     topics = {part.topic: [other for other in parts.values() if other.topic == part.topic] for part in parts.values()}
-    commands = {topic for command in contract.action.commands if (topic := _find(bag, command.topic))}
+    commands = {topic: command for command in contract.action.commands if (topic := _find(bag, command.topic))}
     ours = {topic: name for topic, kind in bag.types.items() if (name := _our_name(kind))}
     found = Recording(
         bag, contract, parts, [], [], {name: [] for name in (*_OURS[1:], "Clock")}, [], list(bag.troubles)
@@ -85,7 +86,7 @@ def read_recording(bag: Bag, contract: Contract) -> Recording:
             for part in topics[topic]:
                 _note_stamp(part, time, raw)
         elif topic in commands:
-            found.commands.append(Timed(time, bag.decode(topic, raw)))
+            found.commands.append((commands[topic], bag.decode(topic, raw)))
         elif ours[topic] == _OURS[0]:
             found.records.append(record_of(bag.decode(topic, raw)))
             found.times.append(time)

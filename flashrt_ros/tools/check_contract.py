@@ -18,6 +18,7 @@ from rich.console import Console
 from flashrt_ros.models.policy_model import PolicyConfig
 from flashrt_ros.policy.action_map import ActionMap
 from flashrt_ros.policy.contract import Contract, load_contract
+from flashrt_ros.policy.contract_action import TRAJECTORY
 from flashrt_ros.policy.contract_fit import misfits, unsupported
 from flashrt_ros.policy.opening import open_folder
 from flashrt_ros.runtime.errors import FlashrtError
@@ -77,12 +78,24 @@ def cautions(contract: Contract) -> list[str]:
             "controller_timeout is 0: nothing stops the robot if command_node dies; let its controller do so, and say "
             "after how long"
         )
+    if action.limits.following is None and action.interface == "position" and contract.lockstep is None:
+        found.append(
+            "limits.following is not given: an arm that does not follow its commands, as with a controller that is not "
+            "active, is not noticed, and leaps when it follows again"
+        )
     for command in action.commands:
         if command.type.endswith("Float64MultiArray"):
             found.append(f"{command.topic} has no names: its controller's joints must be {', '.join(command.joints)}")
     released = [joint for group in action.safety if group.action == "release" for joint in group.joints]
     if released:
         found.append(f"{', '.join(released)} get no command when the gate closes: they must stop by themselves")
+    for command in action.commands:
+        left_out = [joint for joint in command.joints if joint in released]
+        if command.type == TRAJECTORY and left_out and len(left_out) < len(command.joints):
+            found.append(
+                f"{command.topic} is held without {', '.join(left_out)}: joint_trajectory_controller refuses such a "
+                "message, and so the hold of the other joints, unless its allow_partial_joints_goal is true"
+            )
     slow = [joint for joint in action.joints if stopping_time(action, joint) > _LONG_STOP]
     if slow:
         found.append(

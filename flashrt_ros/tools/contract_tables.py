@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import math
+
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -74,7 +76,8 @@ def _facts(contract: Contract) -> list[tuple[str, str]]:
         ("rate", f"{action.rate:g} Hz"),
         ("actions", f"{action.mode}, {action.strategy}, outputs: {outputs}"),
         ("an inference starts at", f"{action.threshold} rows left"),
-        ("start tolerance", f"{action.start_tolerance:g}"),
+        ("start tolerance", _start_tolerance(action)),
+        ("lag behind a command", _lag(action)),
         ("policy silent", f"held after {contract.heartbeat_timeout:g} s"),
         ("command_node dead", f"its controller stops the robot after: {controller}"),
     ]
@@ -83,8 +86,24 @@ def _facts(contract: Contract) -> list[tuple[str, str]]:
     return facts
 
 
+def _start_tolerance(action: Action) -> str:
+    rows = zip(action.joints, action.start_tolerance, strict=True)
+    if len(set(action.start_tolerance)) == 1:
+        return f"{action.start_tolerance[0]:g}"
+    return ", ".join(f"{joint} {tolerance:g}" for joint, tolerance in rows)
+
+
+def _lag(action: Action) -> str:
+    if action.limits.following is None:
+        return "not looked at"
+    rows = zip(action.joints, action.limits.following, strict=True)
+    return ", ".join(f"{joint} {lag:g}" for joint, lag in rows if math.isfinite(lag))
+
+
 def _where(action: Action, command: Command) -> str:
-    which = "" if command.joints == action.joints else f" of {', '.join(command.joints)}"
+    rows = zip(command.joints, command.named(command.joints), strict=True)
+    listed = ", ".join(joint if name == joint else f"{joint} ({name})" for joint, name in rows)
+    which = "" if listed == ", ".join(action.joints) else f" of {listed}"
     return f"{command.topic}, {command.type.rpartition('/')[2]}{which}"
 
 

@@ -16,7 +16,7 @@ CONFIG = Path(__file__).resolve().parents[2] / "config"
 def test_every_command_topic_is_recorded_with_its_type() -> None:
     kinds = {topic.name: topic.kind for topic in recorded_topics(load_contract(CONFIG / "aloha_contract.yaml"))}
     for side in ("left", "right"):
-        assert kinds[f"{side}/arm_controller/joint_trajectory"] is JointTrajectory
+        assert kinds[f"follower_{side}/arm_controller/joint_trajectory"] is JointTrajectory
 
 
 def test_the_clock_is_recorded_in_lockstep_alone() -> None:

@@ -65,7 +65,12 @@ def test_a_contract_is_read_as_written(tmp_path: Path) -> None:
     assert action.joints == state.joints == ("shoulder_pan", "shoulder_lift", "elbow")
     assert (action.limits.low, action.limits.high) == ((-1.6, -0.9, 0.0), (1.6, 1.4, 2.5))
     assert action.limits.step == (0.1, 0.1, 0.15)
-    assert (action.mode, action.period, action.start_tolerance, action.threshold) == ("delta", 100_000_000, 0.2, 4)
+    assert (action.mode, action.period, action.start_tolerance, action.threshold) == (
+        "delta",
+        100_000_000,
+        (0.2,) * 3,
+        4,
+    )
     assert (action.commands[0].topic, contract.heartbeat_timeout) == ("joint_command", 0.5)
     assert action.safety == (SafetyGroup(action.joints, "hold"),)
     assert contract.lockstep is not None
@@ -199,6 +204,37 @@ def test_the_manifest_sees_what_gives_numbers_their_meaning(
     assert old in TEXT
     after = load(tmp_path, TEXT.replace(old, new, 1)).manifest()
     assert {part for part in before if before[part] != after[part]} == parts
+
+
+RENAMED = TEXT.replace(
+    "    joints: [shoulder_pan, shoulder_lift, elbow]\n    max_age",
+    "    joints: {shoulder_pan: pan, shoulder_lift: lift, elbow: elbow}\n"
+    "    convert: {elbow: {scale: 2.0}}\n    max_age",
+).replace("{topic: joint_command,", "{topic: joint_command, joints: {elbow: e, shoulder_lift: l, shoulder_pan: p},")
+
+
+def test_joints_may_have_other_names_in_messages(tmp_path: Path) -> None:
+    contract = load(tmp_path, RENAMED)
+    (state,), (command,) = contract.observation.state, contract.action.commands
+    assert (state.names, state.joints) == (("shoulder_pan", "shoulder_lift", "elbow"), ("pan", "lift", "elbow"))
+    assert [conversion.scale for conversion in contract.action.conversions] == [1.0, 1.0, 2.0]
+    assert command.joints == ("elbow", "shoulder_lift", "shoulder_pan")
+    assert command.named(["shoulder_pan", "elbow"]) == ("p", "e")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("shoulder_lift: lift", "shoulder_lift: pan", "observation.state.joints: 'pan' is given for two joints"),
+        ("{elbow: e, ", "{elbo: e, ", "action.command.joints: 'elbo' is not in action.joints"),
+        ("{elbow: e, ", "{", "action.command.joints: 'elbow' of action.joints is in no command"),
+        ("{shoulder_pan: pan, shoulder_lift: lift, elbow: elbow}", "{}", "observation.state.joints: no joint is named"),
+    ],
+)
+def test_other_names_that_leave_a_joint_open_are_refused(tmp_path: Path, old: str, new: str, says: str) -> None:
+    assert old in RENAMED
+    with pytest.raises(FlashrtError, match=re.escape(says)):
+        load(tmp_path, RENAMED.replace(old, new, 1))
 
 
 def documented() -> list[dict[str, Any]]:

@@ -35,11 +35,13 @@ def load(
     limits: str = LIMITS,
     command: str = POINT % "",
     safety: str = "hold",
+    start_tolerance: str = "0.15",
     more: str = "",
     end: str = "",
 ) -> Contract:
     file = folder / "contract.yaml"
-    file.write_text(f"{TEXT}  limits: {limits}\n  command: {command}\n  safety: {safety}\n{more}{end}")
+    text = TEXT.replace("0.15", start_tolerance)
+    file.write_text(f"{text}  limits: {limits}\n  command: {command}\n  safety: {safety}\n{more}{end}")
     return load_contract(file)
 
 
@@ -60,6 +62,16 @@ def test_velocities_bound_the_steps(tmp_path: Path) -> None:
     assert load(tmp_path, limits=both).action.limits.step == (0.2, 0.05)
     alone = "{position: {a: [-1.0, 1.0], b: [-2.0, 2.0]}, velocity: {a: 0.5, b: 5.0}}"
     assert load(tmp_path, limits=alone).action.limits.step == (0.5, 0.05)
+
+
+def test_a_start_tolerance_may_be_that_of_each_joint(tmp_path: Path) -> None:
+    assert load(tmp_path, start_tolerance="{a: 0.1, b: 0.002}").action.start_tolerance == (0.002, 0.1)
+
+
+def test_joints_that_are_not_named_may_lag_behind(tmp_path: Path) -> None:
+    assert load(tmp_path).action.limits.following is None
+    limited = LIMITS.replace("}}", "}, following: {b: 0.5}}")
+    assert load(tmp_path, limits=limited).action.limits.following == (0.5, float("inf"))
 
 
 def test_an_acceleration_bounds_the_change_of_a_step(tmp_path: Path) -> None:
@@ -143,6 +155,11 @@ GROUPS = "{groups: [{joints: [a], action: hold}, {joints: [%s], action: %s}]}"
         ({"limits": LIMITS.replace("}}", "}, velocity: {a: 1.0}}")}, 12, "limits.velocity: 'b' of action.joints"),
         ({"limits": LIMITS.replace("}}", "}, velocity: {a: 1, b: 0}}")}, 12, "velocity.b: 0 is out of range"),
         ({"limits": LIMITS.replace("}}", "}, acceleration: {b: 1}}")}, 12, "limits.acceleration: 'a' of action.joints"),
+        ({"start_tolerance": "{a: 0.1}"}, 10, "start_tolerance: 'b' of action.joints is missing"),
+        ({"start_tolerance": "{a: 0.1, b: 0}"}, 10, "start_tolerance.b: 0 is out of range"),
+        ({"limits": LIMITS.replace("}}", "}, following: {c: 1}}")}, 12, "limits.following: 'c' is not in action"),
+        ({"limits": LIMITS.replace("}}", "}, following: {b: 0}}")}, 12, "following.b: 0 is out of range"),
+        ({"limits": LIMITS.replace("}}", "}, following: {b: 0.001}}")}, 12, "following.b: 0.001 is less than the "),
         ({"limits": LIMITS.replace("}}", "}, acceleration: {a: 0, b: 1}}")}, 12, "acceleration.a: 0 is out of range"),
         (
             {
@@ -160,6 +177,11 @@ GROUPS = "{groups: [{joints: [a], action: hold}, {joints: [%s], action: %s}]}"
         ({"safety": "zero"}, 14, "action.safety: 'zero' stops a joint that is commanded by velocity;"),
         ({"safety": GROUPS % ("b", "zero")}, 14, "safety.groups[1].action: 'zero' stops a joint"),
         ({"command": VELOCITY}, 12, "action.limits: 'velocity' is missing"),
+        (
+            {"command": VELOCITY, "limits": SPEEDS.replace("}}", "}, following: {a: 1.0}}")},
+            12,
+            "action.limits.following: the commands are velocities",
+        ),
         (
             {"command": VELOCITY, "limits": SPEEDS.replace("}}", "}, step: {a: 1, b: 1}}")},
             12,

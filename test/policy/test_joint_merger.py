@@ -45,6 +45,23 @@ def test_two_sources_make_one_when_both_have_come_with_the_stamp_of_the_older() 
     assert made.merge(0, joints(b=2.0, a=1.5), 5 * SECOND + 20) == Measured(["a", "c"], [1.5, 3.0], 5 * SECOND + 9)
 
 
+def test_joints_of_two_arms_with_the_same_names_are_told_apart_and_others_are_left_out() -> None:
+    made = merger(replace(LEFT, joints=("waist", "finger")), replace(RIGHT, joints=("waist",)))
+    made.merge(1, joints(waist=3.0, b=9.0), 7)
+    assert made.merge(0, joints(b=9.0, finger=2.0, waist=1.0), 7) == Measured(["a", "c"], [1.0, 3.0], 7)
+
+
+def test_of_one_source_a_joint_that_has_one_of_our_names_is_not_taken_for_ours() -> None:
+    made = JointMerger(Observation((), (replace(LEFT, joints=("waist", "finger")),)), ["a", "b"])
+    assert made.merge(0, joints(b=9.0, waist=1.0, finger=2.0), 7) == Measured(["a", "b"], [1.0, 2.0], 7)
+
+
+def test_renamed_positions_of_another_number_than_names_are_passed_on_to_be_refused() -> None:
+    made = JointMerger(Observation((), (replace(LEFT, joints=("waist", "finger")),)), ["a", "b"])
+    found = made.merge(0, Message(name=["waist", "finger"], position=[1.0]), 7)
+    assert found == Measured(["a", "b"], [1.0], 7)
+
+
 def test_an_array_has_the_names_of_the_contract() -> None:
     made = merger(LEFT, HAND)
     made.merge(1, Message(data=[3.0]), 7)

@@ -23,7 +23,7 @@ def test_joints_are_selected_by_name(joints: MeasuredJoints) -> None:
 @pytest.mark.parametrize(
     ("names", "positions", "says"),
     [
-        (["a"], [1.0], "'b' is missing"),
+        (["a"], [1.0], "'b' is missing; the message names a"),
         (["a", "b"], [1.0], "1 positions for 2 names"),
         (["a", "b"], [1.0, float("nan")], "'b' is NaN"),
         (["a", "b", "b"], [1.0, 2.0, 3.0], "twice"),

@@ -15,7 +15,7 @@ PERIOD = 100
 @pytest.fixture
 def plausibility() -> Plausibility:
     limits = Limits(low=(-1.0, 0.0), high=(1.0, 2.0), step=(0.1, 0.1))
-    return Plausibility(("a", "b"), limits, PERIOD, tolerance=0.2)
+    return Plausibility(("a", "b"), limits, PERIOD, tolerance=(0.2, 0.2))
 
 
 @pytest.mark.parametrize(("a", "b", "named"), [(1.19, 1.0, ""), (1.21, 1.0, "'a'"), (0.0, -0.21, "'b'")])
@@ -28,7 +28,7 @@ def test_a_joint_may_be_outside_its_limits_by_the_tolerance(
 
 def test_the_message_names_joint_value_and_limits(plausibility: Plausibility) -> None:
     trouble = plausibility.trouble(np.array([57.3, 0.0]), 0)
-    assert all(part in trouble for part in ("'a'", "57.3000", "[-1, 1]", "0.2"))
+    assert all(part in trouble for part in ("'a'", "57.3000", "[-1, 1]", "0.2", "rad or m"))
 
 
 def test_a_joint_that_is_pushed_moves_no_faster_than_ten_times_its_limit(plausibility: Plausibility) -> None:

@@ -50,15 +50,34 @@ def test_what_is_observed_and_commanded_is_shown(capsys: pytest.CaptureFixture[s
     assert main([str(CONFIG / "franka_contract.yaml")]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "wrist_depth wrist/depth/image_rect_raw Image sensor_data 0.2 s hold header depth, 0.1 to 1.5 m" in shown
-    assert "fr3_joint4 -3.04 -0.15 0.02 1 the same hold, at rest after 0.2 s" in shown
+    assert "fr3_joint4 -2.83 -0.36 0.02 1 the same hold, at rest after 0.2 s" in shown
+    assert "lag behind a command fr3_joint1 0.2, fr3_joint2 0.2," in shown
     assert "fr3_arm_controller/joint_trajectory, JointTrajectory, trajectories of 0.2 s at most" in shown
+
+
+def test_what_messages_call_the_joints_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(CONFIG / "aloha_contract.yaml")]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "left_gripper (left_finger) x 71.9424 -3.16547" in shown
+    assert "right/gripper_controller/joint_trajectory, JointTrajectory of right_gripper (left_finger), a point" in shown
+
+
+def test_an_arm_that_is_not_seen_to_follow_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = (CONFIG / "franka_contract.yaml").read_text().splitlines(keepends=True)
+    contract = tmp_path / "contract.yaml"
+    contract.write_text("".join(line for line in lines if "following: " not in line))
+    assert main([str(contract)]) == 0
+    assert "note: limits.following is not given" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("aloha", ["controller_timeout is 0: nothing stops the robot"]),
-        ("so101", ["controller_timeout is 0", "forward_position_controller/commands has no names"]),
+        ("aloha", []),
+        (
+            "so101",
+            ["controller_timeout is 0: nothing stops the robot", "forward_position_controller/commands has no names"],
+        ),
         ("franka", []),
         ("demo", []),
     ],
@@ -69,6 +88,21 @@ def test_what_is_worth_knowing_is_told(name: str, told: list[str], capsys: pytes
     assert len(notes) == len(told)
     for note, part in zip(notes, told, strict=True):
         assert part in note
+
+
+def test_a_hold_that_leaves_out_a_joint_of_a_trajectory_controller_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (CONFIG / "franka_contract.yaml").read_text()
+    groups = text.replace(
+        "fr3_joint6, fr3_joint7]\n        action: hold",
+        "fr3_joint6]\n        action: hold\n      - {joints: [fr3_joint7], action: release}",
+    )
+    assert groups != text
+    contract = tmp_path / "contract.yaml"
+    contract.write_text(groups)
+    assert main([str(contract)]) == 0
+    assert "joint_trajectory is held without fr3_joint7: joint_trajectory_controller" in capsys.readouterr().out
 
 
 def test_joints_that_stop_slowly_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -205,6 +205,7 @@ def queue_depth(client: Any) -> int:
     [
         ("start_tolerance: joint 'elbow' would start at 2.0, it is measured at 0.1", ErrorCode.START_TOLERANCE),
         ("disabled: enable, then run again", ErrorCode.CANCELED),
+        ("following: joint 'elbow' is measured at 0.1 and commanded to 0.4", ErrorCode.BAD_OBSERVATION),
         ("bad_chunk: not finite", ErrorCode.BAD_CONTRACT),
         ("heartbeat: none from the policy for 0.5 s", ErrorCode.GATE_TIMEOUT),
     ],

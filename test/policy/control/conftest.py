@@ -130,11 +130,13 @@ class Rig:
 class Timed:
     """A rig with a timer."""
 
-    def __init__(self, rig: Rig, *, enabled: bool = True, exact_allowed: bool = False, **action: Any) -> None:
+    def __init__(
+        self, rig: Rig, *, enabled: bool = True, exact_allowed: bool = False, dry_run: bool = False, **action: Any
+    ) -> None:
         """`action`: what the contract says instead, of the section `action`."""
         self.rig = rig
         rig.contract = replace(rig.contract, action=replace(rig.contract.action, **action))
-        gate = Gate(epoch=0, enabled=enabled, dry_run=False, exact_allowed=exact_allowed, now=0)
+        gate = Gate(epoch=0, enabled=enabled, dry_run=dry_run, exact_allowed=exact_allowed, now=0)
         self.controller = TimedController(rig.contract, rig.record, gate, lambda: rig.now)
         rig.controller = self.controller
         self.gate, self.record = gate, rig.record

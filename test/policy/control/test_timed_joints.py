@@ -20,11 +20,21 @@ def test_a_first_action_beyond_the_tolerance_keeps_the_gate_closed(robot: Any) -
     robot.tick()
     assert robot.record.commands == []
     assert robot.token() == "start_tolerance"
-    assert all(part in robot.record.gates[-1].reason for part in ("'a'", "0.2000", "0.0000", "0.15"))
+    assert all(part in robot.record.gates[-1].reason for part in ("'a'", "0.2000", "0.0000", "0.15", "convert"))
     assert robot.gate.fault
     robot.rig.plan(0.0, robot.rig.now)
     robot.tick(2)
     assert robot.record.commands == []  # this epoch is over
+
+
+def test_the_joint_that_is_furthest_beyond_its_own_tolerance_is_named(timed: Any) -> None:
+    robot = timed(start_tolerance=(0.3, 0.01))
+    robot.rig.run_epoch(1)
+    robot.tick()
+    robot.rig.plan(0.2, data=[0.2, 0.02] * 6)
+    robot.tick()
+    assert robot.token() == "start_tolerance"
+    assert "'b' would start at 0.0200, it is measured at 0.0000, allowed is 0.01" in robot.gate.reason
 
 
 def test_an_arm_beyond_its_limits_does_not_start_and_is_held_where_it_is(robot: Any) -> None:
@@ -35,6 +45,7 @@ def test_an_arm_beyond_its_limits_does_not_start_and_is_held_where_it_is(robot: 
     assert not robot.gate.open
     assert robot.token() == "start_tolerance"
     assert "'a' has its limit at 1.0000, it is measured at 1.2000" in robot.gate.reason
+    assert "move it back, or see that it is told in rad or m" in robot.gate.reason
     assert robot.controller.hold() == ""
     assert robot.record.targets == [1.2]
 
@@ -70,6 +81,17 @@ def test_stale_joints_keep_the_gate_closed_and_a_new_observation_is_asked_for(ro
     robot.rig.plan(0.0)
     robot.tick()
     assert robot.record.targets == [0.0]
+
+
+def test_joints_without_a_stamp_are_not_taken_and_it_is_said_what_to_do(robot: Any) -> None:
+    robot.rig.now = 10 * PERIOD
+    robot.rig.run_epoch(1)
+    robot.rig.measure(stamp=0)
+    robot.tick(a=None)
+    robot.rig.plan(0.0)
+    robot.tick(a=None)
+    assert robot.record.commands == []
+    assert "sets no stamp; mend that, or take them by stamp: receive" in robot.gate.reason
 
 
 def test_joints_that_become_stale_close_the_gate(robot: Any) -> None:
