@@ -201,9 +201,10 @@ def _commands(value: Value, joints: tuple[str, ...]) -> tuple[Command, ...]:
     if not value.is_list:
         section = value.as_section()
         given = section.take_if_given("joints")
-        names, messages = _joint_names(given, joints) if given else (joints, ())
-        if given:
-            covered(given, (names,), joints, "command", "say where it is commanded")
+        if given is None:
+            return (_command(section, joints, ()),)
+        names, messages = _joint_names(given, joints)
+        covered(given, (names,), joints, "command", "say where it is commanded")
         return (_command(section, names, messages),)
     commands = value.as_list(lambda item: _command_of_some(item.as_section(), joints))
     covered(value, (command.joints for command in commands), joints, "command", "say where it is commanded")

@@ -41,13 +41,12 @@ class Opened:
     model: PolicyModel
     normaliser: Normaliser
     prompts: Prompts
-    tokenizer: TextTokenizer
 
     def manifest(self, tell: Tell = tell_nobody) -> dict[str, dict[str, str]]:
         """What makes two policies the same, the files' digests taken."""
         return {
             **self.model.manifest(tell),
-            "tokenizer": {"sha256": self.tokenizer.fingerprint},
+            "tokenizer": {"sha256": self.prompts.tokenizer.fingerprint},
             "normaliser": {"convention": self.normaliser.convention, "sha256": self.normaliser.fingerprint},
         }
 
@@ -114,7 +113,7 @@ def open_checkpoint(
     """
     folder = open_folder(path, tensors)
     model, normaliser = folder.model(dtype, views, fp8), folder.normaliser()
-    return Opened(model, normaliser, folder.prompts(), folder.tokenizer())
+    return Opened(model, normaliser, folder.prompts())
 
 
 class HybridFolder:

@@ -45,8 +45,7 @@ class Plausibility:
             if not low - off <= at <= high + off:
                 return (
                     f"joint '{joint}' is measured at {at:.4f}, further than {off:g} outside its limits "
-                    f"[{low:g}, {high:g}]; see that it is told in rad or m, as the "
-                    "limits are"
+                    f"[{low:g}, {high:g}]; see that it is told in rad or m, as the limits are"
                 )
             if abs(at - was) > off + speed * elapsed:
                 return (

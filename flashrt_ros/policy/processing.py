@@ -79,14 +79,7 @@ class Processor:
         Raises:
             FlashrtError: BAD_OBSERVATION for anything amiss.
         """
-        config = self.config
-        if not isinstance(observation.stamp, int) or observation.stamp < 0:
-            raise _bad_observation(f"stamp is {observation.stamp!r}; give whole nanoseconds")
-        missing = [view for view in config.views if view not in observation.images]
-        extra = [view for view in observation.images if view not in config.views]
-        if missing or extra:
-            raise _bad_observation(f"views missing {missing}, unknown {extra}; give {list(config.views)}")
-        images = {view: self._frame(view, observation.images[view]) for view in config.views}
+        images = self._frames(observation)
         self._proprio(observation.state)
         return replace(observation, images=images)
 
@@ -96,9 +89,19 @@ class Processor:
         Raises:
             FlashrtError: BAD_OBSERVATION for anything amiss.
         """
-        framed = self.framed(observation)
-        images = np.stack([stretch(image, self.config.frames.seen) for image in framed.images.values()])
+        frames = self._frames(observation)
+        images = np.stack([stretch(image, self.config.frames.seen) for image in frames.values()])
         return ModelObservation(images, self._proprio(observation.state))
+
+    def _frames(self, observation: Observation) -> dict[str, np.ndarray]:
+        config = self.config
+        if not isinstance(observation.stamp, int) or observation.stamp < 0:
+            raise _bad_observation(f"stamp is {observation.stamp!r}; give whole nanoseconds")
+        missing = [view for view in config.views if view not in observation.images]
+        extra = [view for view in observation.images if view not in config.views]
+        if missing or extra:
+            raise _bad_observation(f"views missing {missing}, unknown {extra}; give {list(config.views)}")
+        return {view: self._frame(view, observation.images[view]) for view in config.views}
 
     def reference(self, state: np.ndarray) -> np.ndarray:
         """The measured values of the action's joints, float64 [action_dim]; NaN for one that is not measured."""

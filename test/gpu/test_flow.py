@@ -94,40 +94,6 @@ def test_norms_and_additions_by_step(gpu, dtype, n: int, width: int) -> None:
     )
 
 
-SIZES = [
-    (50, 2560, 1024),
-    (50, 1024, 2048),
-    (51, 4096, 1024),
-    (50, 4096, 2048),
-    (9, 64, 4160),
-    (56, 1024, 4096),
-    (64, 1024, 4096),
-    (17, 200, 328),
-    (33, 72, 1000),
-    (9, 64, 64),
-    (80, 96, 64),
-]
-
-
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize(("n", "m", "k"), SIZES)
-def test_normed_products(gpu, dtype, n: int, m: int, k: int, bias: bool) -> None:
-    for name, height in (("normed_linear", m), ("normed_gelu_linear", 2 * m)):
-
-        def given(t, height: int = height) -> dict[str, object]:
-            return {
-                "x": t.rows(n, k, scale=3.0),
-                "gain": 1 + 0.2 * t.f32(4, k),
-                "step": t.scalar(2),
-                "w": t.rows(height, k, scale=k**-0.5),
-                "out": t.out(n, m),
-                "eps": 1e-6,
-                "bias": t.f32(4, height) if bias else None,
-            }
-
-        gpu.check(name, given, outputs=["out"], dtype=dtype)
-
-
 @pytest.mark.parametrize(
     ("n", "m", "k"),
     [
@@ -154,51 +120,6 @@ def test_normed_gelu_linear_of_many_rows(gpu, n: int, m: int, k: int) -> None:
         },
         outputs=["out"],
         dtype=torch.bfloat16,
-    )
-
-
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize(
-    ("n", "heads", "kv_heads", "width", "k"), [(50, 8, 1, 256, 1024), (3, 4, 2, 64, 200), (1, 0, 1, 256, 64)]
-)
-def test_normed_heads(gpu, dtype, n: int, heads: int, kv_heads: int, width: int, k: int, bias: bool) -> None:
-    rows, start, height = n + 20, 11, (heads + 2 * kv_heads) * width
-    gpu.check(
-        "normed_heads",
-        lambda t: {
-            "x": t.rows(n, k, scale=3.0),
-            "gain": 1 + 0.2 * t.f32(4, k),
-            "step": t.scalar(2),
-            "w": t.rows(height, k, scale=k**-0.5),
-            "cos": t.f32(rows, width // 2),
-            "sin": t.f32(rows, width // 2),
-            "start": t.scalar(start),
-            "q_out": t.out(n, heads, width) if heads else None,
-            "keys": t.out(rows, kv_heads, width),
-            "values": t.out(rows, kv_heads, width),
-            "eps": 1e-6,
-            "bias": t.f32(4, height) if bias else None,
-        },
-        outputs=["q_out", "keys", "values"],
-        dtype=dtype,
-        live={"keys": slice(start, start + n), "values": slice(start, start + n)},
-    )
-
-
-@pytest.mark.parametrize("gate", [True, False])
-@pytest.mark.parametrize(("n", "m", "k"), SIZES)
-def test_linear_gated_add(gpu, dtype, n: int, m: int, k: int, gate: bool) -> None:
-    gpu.check(
-        "linear_gated_add",
-        lambda t: {
-            "x": t.rows(n, k),
-            "w": t.rows(m, k, scale=k**-0.5),
-            "step": t.scalar(1),
-            "out": t.rows(n, m),
-            "gate": t.f32(4, m) if gate else None,
-        },
-        outputs=["out"],
-        dtype=dtype,
     )
 
 

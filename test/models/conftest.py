@@ -77,7 +77,7 @@ def live() -> Callable[..., Live]:
 @pytest.fixture
 def reference() -> Callable[[Path], Any]:
     """The backbone of a checkpoint folder, as transformers computes it."""
-    transformers = pytest.importorskip("transformers")
+    transformers = pytest.importorskip("transformers", reason="needs requirements/test.txt")
 
     def load(folder: Path) -> Any:
         values = json.loads((folder / "config.json").read_text())
@@ -99,7 +99,7 @@ def reference() -> Callable[[Path], Any]:
 @pytest.fixture
 def pixels() -> Callable[[np.ndarray, Any], dict[str, torch.Tensor]]:
     """What the image processor of transformers makes of images [views, height, width, 3]."""
-    transformers = pytest.importorskip("transformers")
+    transformers = pytest.importorskip("transformers", reason="needs requirements/test.txt")
 
     def process(images: np.ndarray, vision: Any) -> dict[str, torch.Tensor]:
         processor = transformers.Qwen2VLImageProcessorPil(

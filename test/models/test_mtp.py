@@ -59,8 +59,8 @@ class Peer:
     """The language model and MTP layer of a checkpoint folder, as transformers loads and computes them."""
 
     def __init__(self, folder: Path, to: Path) -> None:
-        transformers = pytest.importorskip("transformers")
-        layers = pytest.importorskip("transformers.modeling_layers")
+        transformers = pytest.importorskip("transformers", reason="needs requirements/test.txt")
+        layers = pytest.importorskip("transformers.modeling_layers", reason="needs requirements/test.txt")
         values = json.loads((folder / "config.json").read_text())["text_config"]
         mtp = {"num_mtp_layers": 1, "mtp_layer_types": ["full_attention"]}
         config = transformers.Qwen3_5TextConfig(**values, **mtp, tie_word_embeddings=True)

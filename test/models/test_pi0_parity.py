@@ -31,7 +31,7 @@ PREFIXES = {
 
 
 def random_policy(seed: int, kv_heads: int, depth: int) -> Any:
-    transformers = pytest.importorskip("transformers")
+    transformers = pytest.importorskip("transformers", reason="needs requirements/test.txt")
     shared = {"num_hidden_layers": depth, "num_attention_heads": 4, "num_key_value_heads": kv_heads, "head_dim": 16}
     text = {**shared, "model_type": "gemma", "hidden_size": 40, "intermediate_size": 72, "vocab_size": 301}
     vision = {

@@ -105,7 +105,9 @@ def test_what_contradicts_the_training_is_refused(read, data: Any, own: dict[str
 
 
 def test_sizes_are_those_of_transformers() -> None:
-    pil = pytest.importorskip("transformers.models.qwen2_vl.image_processing_pil_qwen2_vl")
+    pil = pytest.importorskip(
+        "transformers.models.qwen2_vl.image_processing_pil_qwen2_vl", reason="needs requirements/test.txt"
+    )
     random = np.random.default_rng(0)
     sizes = [(224, 224), (96, 96), (8, 300), *random.integers(16, 6000, (200, 2)).tolist()]
     for unit, smallest, largest in ((32, MIN_PIXELS, MAX_PIXELS), (28, 3136, 1003520)):

@@ -5,14 +5,12 @@
 from __future__ import annotations
 
 import importlib.util
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from node_process import NodeProcess, settings
 from waiting import wait
 
 COMMAND_CONTRACT = """
@@ -40,45 +38,6 @@ else:
     from spinning import spinning
 
 
-class NodeProcess:
-    """A node of this package in a process of its own."""
-
-    def __init__(self, module: str, arguments: list[str], log: Path) -> None:
-        self._log = log
-        with log.open("wb") as file:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", module, *arguments], cwd=ROOT, stdout=file, stderr=subprocess.STDOUT
-            )
-
-    @property
-    def output(self) -> str:
-        """Everything that it printed."""
-        return self._log.read_text(errors="replace")
-
-    def signal(self, number: int) -> None:
-        """Send a signal to this process alone."""
-        self.process.send_signal(number)
-
-    def wait(self, timeout: float = 10.0) -> int:
-        """Return the exit code."""
-        return self.process.wait(timeout)
-
-    def says(self, text: str, timeout: float = 15.0) -> None:
-        """Wait until it has printed a text."""
-        wait(lambda: text in self.output or self.process.poll() is not None, timeout, f"'{text}'")
-        assert text in self.output, self.output
-
-    def end(self) -> None:
-        """End it where it still lives, so that its peers see it leave."""
-        self.process.send_signal(signal.SIGCONT)
-        self.process.terminate()
-        try:
-            self.process.wait(5.0)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-
-
 @pytest.fixture
 def wait_until() -> Callable[..., Any]:
     """`wait_until(condition, timeout, what)` returns the condition's first true value, or fails."""
@@ -91,13 +50,9 @@ def start_node(tmp_path: Path) -> Iterator[Callable[..., NodeProcess]]:
     started: list[NodeProcess] = []
 
     def start(module: str, remap: dict[str, str] | None = None, **parameters: object) -> NodeProcess:
-        arguments = ["--ros-args"]
-        for name, value in parameters.items():
-            text = str(value).lower() if isinstance(value, bool) else str(value)
-            arguments += ["-p", f"{name}:={text}"]
-        for source, target in (remap or {}).items():
-            arguments += ["-r", f"{source}:={target}"]
-        process = NodeProcess(module, arguments, tmp_path / f"node_{len(started)}.log")
+        remappings = [word for source, target in (remap or {}).items() for word in ("-r", f"{source}:={target}")]
+        arguments = ["-m", module, "--ros-args", *settings(parameters), *remappings]
+        process = NodeProcess(tmp_path / f"node_{len(started)}.log", *arguments, patience=15.0)
         started.append(process)
         return process
 

@@ -121,7 +121,7 @@ def test_lerobots_pi0_is_told_the_instruction_verbatim(tmp_path: Path) -> None:
     told = {}
     for layout in ("openpi", "lerobot"):
         opened = open_checkpoint(write_tiny_pi0(tmp_path / layout, "pi0", layout))
-        told[layout] = opened.tokenizer.decode(opened.prompts.instruction("press_the button").tolist())
+        told[layout] = opened.prompts.tokenizer.decode(opened.prompts.instruction("press_the button").tolist())
     assert told == {"openpi": "press the button\n", "lerobot": "press_the button\n"}
 
 

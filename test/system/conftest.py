@@ -7,9 +7,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
-import signal
-import subprocess
-import sys
 import time
 from array import array
 from collections.abc import Callable, Iterator
@@ -18,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from node_process import NodeProcess, settings
 from waiting import wait
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -195,36 +193,6 @@ class Client:
             self._statuses[status.name] = {pair.key: pair.value for pair in status.values}
 
 
-class NodeProcess:
-    """A node of this package."""
-
-    def __init__(self, module: str, log: Path, parameters: dict[str, object]) -> None:
-        self._log = log
-        settings = [word for name, value in parameters.items() for word in ("-p", f"{name}:={value}")]
-        with log.open("ab") as file:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", f"flashrt_ros.node.{module}", "--ros-args", *settings],
-                cwd=ROOT,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-            )
-
-    @property
-    def output(self) -> str:
-        """Everything that it printed."""
-        return self._log.read_text(errors="replace")
-
-    def kill(self) -> None:
-        """Kill it, and wait until it is gone."""
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
-    def end(self) -> None:
-        """End it well."""
-        self.process.terminate()
-        assert self.process.wait(PATIENCE) in (0, -signal.SIGKILL), self.output
-
-
 class Nodes:
     """policy_node and command_node, and what to start them with."""
 
@@ -248,8 +216,8 @@ class Nodes:
 
     def start(self, module: str) -> NodeProcess:
         """Start a node, again where it was started before."""
-        log = self._folder / f"{module}.log"
-        self.started[module] = NodeProcess(module, log, self._parameters[module])
+        arguments = ["-m", f"flashrt_ros.node.{module}", "--ros-args", *settings(self._parameters[module])]
+        self.started[module] = NodeProcess(self._folder / f"{module}.log", *arguments)
         return self.started[module]
 
     def start_both(self) -> None:
@@ -271,7 +239,7 @@ class Nodes:
     def end(self) -> None:
         """End what still lives, so that its peers see it leave."""
         for started in self.started.values():
-            started.end()
+            started.end_well(PATIENCE)
 
 
 @pytest.fixture(scope="session", name="until")

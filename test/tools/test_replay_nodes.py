@@ -4,10 +4,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -24,10 +22,9 @@ rclpy = pytest.importorskip("rclpy")
 pytest.importorskip("mujoco")
 
 from goal import Goal  # noqa: E402
-from rclpy.context import Context  # noqa: E402
-from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor  # noqa: E402
 from rclpy.node import Node  # noqa: E402
 from sensor_msgs.msg import Image  # noqa: E402
+from spinning import spinning  # noqa: E402
 
 from flashrt_ros.demo.processes import Processes  # noqa: E402
 from flashrt_ros.node import qos  # noqa: E402
@@ -100,24 +97,9 @@ def until(condition: Callable[[], Any], what: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    context = Context()
-    context.init()
-    node = Node("test_replay", context=context)
-    executor = SingleThreadedExecutor(context=context)
-    executor.add_node(node)
-
-    def spin() -> None:
-        with contextlib.suppress(ExternalShutdownException):
-            executor.spin()
-
-    thread = threading.Thread(target=spin, daemon=True)
-    thread.start()
-    yield Client(node)
-    executor.shutdown()
-    thread.join(5.0)
-    node.destroy_node()
-    context.try_shutdown()
+def client(context: None) -> Iterator[Client]:
+    with spinning("test_replay") as node:
+        yield Client(node)
 
 
 @pytest.fixture(scope="module")

@@ -1,25 +1,43 @@
 # Copyright 2026 the flashrt_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Products with weights of one byte, against their bodies on the dequantised weights."""
+"""Products of `Flow`, with weights of the policy's type and of one byte."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 
-from flashrt_ros.models.reference.quantised import FP8, Quantised
+from flashrt_ros.models.reference.quantised import FP8, Matrix, Quantised
 
 SIZES = [
     (50, 2560, 1024),
     (50, 1024, 2048),
     (51, 4096, 1024),
+    (50, 4096, 2048),
+    (9, 64, 4160),
+    (56, 1024, 4096),
     (64, 1024, 4096),
     (1, 1024, 1024),
+    (17, 200, 328),
     (17, 200, 336),
+    (33, 72, 1000),
     (9, 64, 64),
     (9, 64, 40),
     (80, 96, 64),
 ]
+
+Make = Callable[[Any, int, int], Matrix]
+
+
+@pytest.fixture(params=["plain", "fp8"])
+def weights(request: pytest.FixtureRequest) -> Make:
+    """Makes w [m, k], given the inputs."""
+    if request.param == "fp8":
+        return lambda t, m, k: t.fp8(m, k)
+    return lambda t, m, k: t.rows(m, k, scale=k**-0.5)
 
 
 def test_every_number_is_dequantised_exactly(gpu, dtype) -> None:
@@ -32,7 +50,7 @@ def test_every_number_is_dequantised_exactly(gpu, dtype) -> None:
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(("n", "m", "k"), SIZES)
-def test_normed_products(gpu, dtype, n: int, m: int, k: int, bias: bool) -> None:
+def test_normed_products(gpu, dtype, weights: Make, n: int, m: int, k: int, bias: bool) -> None:
     for name, height in (("normed_linear", m), ("normed_gelu_linear", 2 * m)):
 
         def given(t, height: int = height) -> dict[str, object]:
@@ -40,7 +58,7 @@ def test_normed_products(gpu, dtype, n: int, m: int, k: int, bias: bool) -> None
                 "x": t.rows(n, k, scale=3.0),
                 "gain": 1 + 0.2 * t.f32(4, k),
                 "step": t.scalar(2),
-                "w": t.fp8(height, k),
+                "w": weights(t, height, k),
                 "out": t.out(n, m),
                 "eps": 1e-6,
                 "bias": t.f32(4, height) if bias else None,
@@ -51,11 +69,21 @@ def test_normed_products(gpu, dtype, n: int, m: int, k: int, bias: bool) -> None
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(
-    ("n", "heads", "kv_heads", "width", "k"), [(50, 8, 1, 256, 1024), (3, 4, 2, 64, 208), (1, 0, 1, 256, 64)]
+    ("n", "heads", "kv_heads", "width", "k"),
+    [(50, 8, 1, 256, 1024), (3, 4, 2, 64, 200), (3, 4, 2, 64, 208), (1, 0, 1, 256, 64)],
 )
 @pytest.mark.parametrize("length", [None, 1])
 def test_normed_heads(
-    gpu, dtype, n: int, heads: int, kv_heads: int, width: int, k: int, bias: bool, length: int | None
+    gpu,
+    dtype,
+    weights: Make,
+    n: int,
+    heads: int,
+    kv_heads: int,
+    width: int,
+    k: int,
+    bias: bool,
+    length: int | None,
 ) -> None:
     rows, start, height = n + 20, 11, (heads + 2 * kv_heads) * width
     live = slice(start, start + (n if length is None else length))
@@ -65,7 +93,7 @@ def test_normed_heads(
             "x": t.rows(n, k, scale=3.0),
             "gain": 1 + 0.2 * t.f32(4, k),
             "step": t.scalar(2),
-            "w": t.fp8(height, k),
+            "w": weights(t, height, k),
             "cos": t.f32(rows, width // 2),
             "sin": t.f32(rows, width // 2),
             "start": t.scalar(start),
@@ -84,12 +112,12 @@ def test_normed_heads(
 
 @pytest.mark.parametrize("gate", [True, False])
 @pytest.mark.parametrize(("n", "m", "k"), SIZES)
-def test_linear_gated_add(gpu, dtype, n: int, m: int, k: int, gate: bool) -> None:
+def test_linear_gated_add(gpu, dtype, weights: Make, n: int, m: int, k: int, gate: bool) -> None:
     gpu.check(
         "linear_gated_add",
         lambda t: {
             "x": t.rows(n, k),
-            "w": t.fp8(m, k),
+            "w": weights(t, m, k),
             "step": t.scalar(1),
             "out": t.rows(n, m),
             "gate": t.f32(4, m) if gate else None,
