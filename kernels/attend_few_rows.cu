@@ -83,16 +83,6 @@ __device__ inline void score_groups(float (&s)[4][4], const bf16* queries, const
     for (int e = 0; e < 4; ++e) s[j][e] = (sum[0][j][e] + sum[1][j][e]) * scale;
 }
 
-__device__ inline float quad_max(float x) {
-  x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
-  return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
-}
-
-__device__ inline float quad_sum(float x) {
-  x += __shfl_xor_sync(0xffffffffu, x, 1);
-  return x + __shfl_xor_sync(0xffffffffu, x, 2);
-}
-
 // Scores become weights relative to the greatest score of the row in this block; ends with a barrier before the sums
 // are there.
 __device__ inline void weigh(float (&s)[4][4], Shared& to, bf16* weights, int row_warp, int key_warp, int groups) {

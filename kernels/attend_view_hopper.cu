@@ -73,8 +73,7 @@ __device__ inline void weigh(float (&s)[KEYS / 8][4], int count, float (&sum)[2]
     float best = -CUDART_INF_F;
 #pragma unroll
     for (int i = 0; i < KEYS / 8; ++i) best = fmaxf(best, fmaxf(s[i][2 * half], s[i][2 * half + 1]));
-    best = fmaxf(best, __shfl_xor_sync(0xffffffffu, best, 1));
-    best = fmaxf(best, __shfl_xor_sync(0xffffffffu, best, 2)) * scale;
+    best = quad_max(best) * scale;
     sum[half] = 0.0f;
 #pragma unroll
     for (int i = 0; i < KEYS / 8; ++i)
@@ -83,8 +82,7 @@ __device__ inline void weigh(float (&s)[KEYS / 8][4], int count, float (&sum)[2]
         s[i][j] = exp2_approx(fmaf(s[i][j], scale, -best));
         sum[half] += s[i][j];
       }
-    sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 1);
-    sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 2);
+    sum[half] = quad_sum(sum[half]);
   }
 }
 

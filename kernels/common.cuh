@@ -38,6 +38,17 @@ __device__ inline float warp_sum(float x) {
   return x;
 }
 
+// Sum and greatest over the four lanes of a quad, which hold the columns of a row that tensor cores made.
+__device__ inline float quad_sum(float x) {
+  x += __shfl_xor_sync(0xffffffffu, x, 1);
+  return x + __shfl_xor_sync(0xffffffffu, x, 2);
+}
+
+__device__ inline float quad_max(float x) {
+  x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
+  return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+
 // Sum over a block of up to 32 warps; every thread gets it. `shared` holds 32 floats and may be used again at once.
 __device__ inline float block_sum(float x, float* shared) {
   const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, warps = (blockDim.x + WARP - 1) / WARP;

@@ -32,9 +32,7 @@ template <int DK> __device__ inline float inverse_norm(const bf16* x) {
       sum += low * low + high * high;
     }
   }
-  sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-  sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-  return rsqrtf(sum + 1e-6f);
+  return rsqrtf(quad_sum(sum) + 1e-6f);
 }
 
 // product[i, j] = x_i y_j for 16 rows i and 16 columns j, by one warp.

@@ -121,8 +121,7 @@ __device__ void few_rows(const bf16* x, const float* gain, const bf16* w, const 
 #pragma unroll
       for (int half = 0; half < 2; half++)
         b[i][half] = scaled(b[i][half], gains + i * STEP + half * PIECE + t * 8, square);
-    square += __shfl_xor_sync(0xffffffffu, square, 1);
-    square += __shfl_xor_sync(0xffffffffu, square, 2);
+    square = quad_sum(square);
     if (t == 0) squares[warp][g] = square;
   }
   const int out_row = threadIdx.x / height, r = threadIdx.x % height;

@@ -36,8 +36,7 @@ template <int D> struct Rows16 {
       float best = top[half];
 #pragma unroll
       for (int i = 0; i < KEYS / 8; ++i) best = fmaxf(best, fmaxf(s[i][2 * half], s[i][2 * half + 1]));
-      best = fmaxf(best, __shfl_xor_sync(0xffffffffu, best, 1));
-      best = fmaxf(best, __shfl_xor_sync(0xffffffffu, best, 2));
+      best = quad_max(best);
       const float base = best == -CUDART_INF_F ? 0.0f : best;
       shrink[half] = exp2_approx(top[half] - base);
       top[half] = best;
@@ -78,10 +77,7 @@ template <int D> struct Rows16 {
 
   __device__ void finish() {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 1);
-      sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 2);
-    }
+    for (int half = 0; half < 2; ++half) sum[half] = quad_sum(sum[half]);
   }
 
   // Writes y [16, D] with rows of D + 8 floats, and top and sum of each row, for the first `rows` of them.
