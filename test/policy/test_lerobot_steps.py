@@ -54,7 +54,7 @@ def test_what_lerobot_saves_is_known(kind: Any, tmp_path: Path) -> None:
     change(folder, "policy_preprocessor.json", steps=saved(kind))
     (folder / "tokenizer").mkdir()
     (folder / "paligemma_tokenizer.model").rename(folder / "tokenizer" / "tokenizer.model")
-    assert open_checkpoint(folder).tokenizer.path.parent.name == "tokenizer"
+    assert open_checkpoint(folder).prompts.tokenizer.path.parent.name == "tokenizer"
 
 
 def steps(folder: Path) -> list[dict[str, Any]]:
