@@ -12,6 +12,7 @@
 // the GPU, the blocks of a cluster (sm_90 and later) share out k. Sums are added in the order of groups and ranks.
 // Grid: (ceil(rows of w / 64) * cluster, ceil(n / 64)), clusters of (cluster, 1), 256 threads.
 // Dynamic shared memory: SHARED_KIB.
+#include "cluster.cuh"
 #include "linear.cuh"
 #include "pieces.cuh"
 
@@ -22,42 +23,14 @@ constexpr int SHARED_KIB = 96;
 
 __device__ inline void sync_group(int group) { asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(GROUP_THREADS) : "memory"); }
 
-// Every block of the cluster: what was written to shared memory before is seen by all behind it.
-__device__ inline void sync_cluster(int cluster) {
-#if __CUDA_ARCH__ >= 900
-  if (cluster > 1) {
-    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
-    return;
-  }
-#endif
-  __syncthreads();
-}
-
-__device__ inline float4 load_remote(const float* shared, int rank, int cluster) {
-#if __CUDA_ARCH__ >= 900
-  if (cluster > 1) {
-    float4 v;
-    asm volatile(
-        "{\n.reg .u32 there;\nmapa.shared::cluster.u32 there, %4, %5;\n"
-        "ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [there];\n}"
-        : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-        : "r"(shared_address(shared)), "r"(rank)
-        : "memory");
-    return v;
-  }
-#endif
-  return *reinterpret_cast<const float4*>(shared);
-}
-
 // The sum of four neighbours over the blocks of a cluster, all asked for at once.
 __device__ inline float4 sum_remote(const float* shared, int cluster) {
-  float4 parts[CLUSTER], sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  float4 parts[CLUSTER] = {}, sum = {};
 #pragma unroll
   for (int rank = 0; rank < CLUSTER; rank++)
-    parts[rank] = rank < cluster ? load_remote(shared, rank, cluster) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    if (rank < cluster) parts[rank] = read_block4(shared, rank, cluster);
 #pragma unroll
-  for (int rank = 0; rank < CLUSTER; rank++)
-    sum.x += parts[rank].x, sum.y += parts[rank].y, sum.z += parts[rank].z, sum.w += parts[rank].w;
+  for (int rank = 0; rank < CLUSTER; rank++) sum = sum + parts[rank];
   return sum;
 }
 
@@ -161,7 +134,7 @@ __device__ void tiled(const bf16* x, const bf16* w, const Epilogue<bf16, O>& epi
       sums[(i / 4 * 8 + 2 * t + i % 2) * LINE + warp * 16 + g + i % 4 / 2 * 8] =
           sum[i / 4][i % 4] + handed[i * GROUP_THREADS];
   }
-  sync_cluster(cluster);
+  sync_blocks(cluster);
   for (int item = threadIdx.x;; item += THREADS) {
     const int row = rank + item / (OUTPUTS / 4) * cluster, r = item % (OUTPUTS / 4) * 4, column = tile * OUTPUTS + r;
     if (row >= live) break;
@@ -177,7 +150,8 @@ __device__ void tiled(const bf16* x, const bf16* w, const Epilogue<bf16, O>& epi
     for (int i = 0; i < 4; i++)
       if (column + i < m) epilogue(row0 + row, column + i, values[i]);
   }
-  if (cluster > 1) sync_cluster(cluster);
+  __syncwarp();
+  leave_blocks(cluster);
 }
 
 #define TILED_LINEAR(NAME, O, TILES)                                                                                 \

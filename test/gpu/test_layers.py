@@ -1,11 +1,23 @@
 # Copyright 2026 the flashrt_ros authors
 # SPDX-License-Identifier: Apache-2.0
 
+import re
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+
+DELAY = """
+__device__ inline void delay() {
+  unsigned now;
+  asm volatile("mov.u32 %0, %%clock;" : "=r"(now));
+  const unsigned mixed = (now ^ blockIdx.x << 16 ^ threadIdx.x / 32) * 2654435761u;
+  if (mixed >> 30 == 0) __nanosleep(mixed >> 16 & 4095);
+}
+"""
 
 WIDTH, HEADS, HEAD, MLP = 1024, 8, 256, 4096
 
@@ -105,6 +117,43 @@ def test_replays_give_what_kernels_one_by_one_give(gpu, inputs, n: int, prefix: 
     assert torch.isfinite(expected).all()
     replay = captured(gpu.device.stream, steps)
     assert all(torch.equal(result(replay), expected) for _ in range(30))
+
+
+@pytest.mark.parametrize(("n", "prefix"), [(50, 533), (13, 64), (1, 0)])
+def test_warps_may_fall_behind_each_other(gpu, inputs, monkeypatch, tmp_path: Path, n: int, prefix: int) -> None:
+    """What compute-sanitizer cannot tell of blocks that wait for counts in each other's memory."""
+    if torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("the kernel is for compute capability 9.0")
+    given = arguments(inputs(torch.bfloat16, 0), n, prefix, prefix + n, 3, adaptive=True)
+    x, launch = given["x"].clone(), gpu.ops.cuda.launch_with
+
+    def result() -> torch.Tensor:
+        given["x"].copy_(x)
+        gpu.ops.transformer_layers(**given)
+        gpu.device.synchronize("in transformer_layers")
+        return given["x"].clone()
+
+    expected = result()
+    assert gpu.record[-1].startswith("denoise_layers.")
+    delayed = str(with_delays(tmp_path))
+    monkeypatch.setattr(gpu.ops.cuda, "record", None)
+    monkeypatch.setattr(gpu.ops.cuda, "launch_with", lambda _, *rest, **more: launch(delayed, *rest, **more))
+    assert all(torch.equal(result(), expected) for _ in range(20))
+
+
+def with_delays(folder: Path) -> Path:
+    """The kernel with warps that sleep now and then, before they let others go on and behind each wait."""
+    from flashrt_ros.runtime.cuda.nvrtc import KERNELS
+
+    shutil.copytree(KERNELS, folder, dirs_exist_ok=True)
+    header = folder / "denoise_layers_sync.cuh"
+    text = header.read_text().replace("\n// Counts the looks", DELAY + "\n// Counts the looks", 1)
+    text, signals = re.subn(r"(void (?:arrive_relaxed_at|add_to)\(.*\) \{\n)", r"\1  delay();\n", text)
+    text, waits = re.subn(r"(patience\.look_again\(\);\n)(  if constexpr)", r"\1  delay();\n\2", text)
+    text, counts = re.subn(r"(if \(now >= count\)) return;", r"\1 return delay();", text)
+    assert (signals, waits, counts) == (2, 1, 1)
+    header.write_text(text)
+    return folder / "denoise_layers"
 
 
 def captured(stream: Any, run: Callable[[], None]) -> Callable[[], object]:
