@@ -135,9 +135,11 @@ def test_warps_may_fall_behind_each_other(gpu, inputs, monkeypatch, tmp_path: Pa
 
     expected = result()
     assert gpu.record[-1].startswith("denoise_layers.")
-    delayed = str(with_delays(tmp_path))
+    sources = {"denoise_layers": str(with_delays(tmp_path))}
     monkeypatch.setattr(gpu.ops.cuda, "record", None)
-    monkeypatch.setattr(gpu.ops.cuda, "launch_with", lambda _, *rest, **more: launch(delayed, *rest, **more))
+    monkeypatch.setattr(
+        gpu.ops.cuda, "launch_with", lambda source, *rest, **more: launch(sources.get(source, source), *rest, **more)
+    )
     assert all(torch.equal(result(), expected) for _ in range(20))
 
 
