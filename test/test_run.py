@@ -58,7 +58,7 @@ def test_help_names_commands_and_variables() -> None:
 
 
 def test_help_of_the_demo_needs_no_environment(checkout: Path, bare: Path) -> None:
-    for file in ("__init__.py", "demo/__init__.py", "demo/options.py", "tools/__init__.py", "tools/output_file.py"):
+    for file in ("__init__.py", "demo/__init__.py", "demo/options.py", "tools/__init__.py", "tools/arguments.py"):
         (checkout / "flashrt_ros" / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / "flashrt_ros" / file, checkout / "flashrt_ros" / file)
     done = run(checkout, "demo", "--help", PATH=str(bare))

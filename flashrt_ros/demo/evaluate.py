@@ -33,7 +33,7 @@ from flashrt_ros.policy.loading import load_policy
 from flashrt_ros.policy.processing import Observation
 from flashrt_ros.policy.session import Session
 from flashrt_ros.policy.store import CapsuleStore
-from flashrt_ros.tools.output_file import output_file
+from flashrt_ros.tools.arguments import output_file, positive, ros_seed
 
 WEIGHTS = Path(__file__).with_name("weights")
 """The policy that the package ships."""
@@ -163,10 +163,10 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--expert", action="store_true", help="play the scripted expert in the policy's place")
     made.add_argument("--blind", action="store_true", help="let the policy's memory begin after the lights")
     made.add_argument("--kind", choices=[kind.value for kind in Kind], action="append", help="(default: all)")
-    made.add_argument("--episodes", type=int, default=50, help="of each kind (default: %(default)s)")
-    made.add_argument("--seed", type=int, default=0, help="of the first episode (default: %(default)s)")
+    made.add_argument("--episodes", type=positive, default=50, help="of each kind (default: %(default)s)")
+    made.add_argument("--seed", type=ros_seed, default=0, help="of the first episode (default: %(default)s)")
     made.add_argument("--renderer", choices=RENDERERS, default="auto")
-    made.add_argument("--workers", type=int, default=1, help="processes (default: %(default)s)")
+    made.add_argument("--workers", type=positive, default=1, help="processes (default: %(default)s)")
     made.add_argument("--json", type=output_file, help="write the result here too")
     return made
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from flashrt_ros.tools.output_file import output_file
+from flashrt_ros.tools.arguments import output_file, positive, ros_seed
 
 _DESCRIPTION = """\
 A simulated arm publishes camera images and joint states, policy_node makes chunks of actions from them, command_node
@@ -19,22 +19,6 @@ dark; a press is disturbed and fails; the memory rolls back to the boundary afte
 succeeds. Beside it the same retry with less than all of the memory. Exit code 0: all of it held.
 
 With --episodes the task is played again and again instead, and the table says how often it was solved."""
-
-
-def positive(text: str) -> int:
-    """Read a number of 1 or more."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is not 1 or more")
-    return number
-
-
-def seed(text: str) -> int:
-    """Read a seed of a ROS parameter."""
-    number = int(text)
-    if not 0 <= number < 2**63:
-        raise argparse.ArgumentTypeError(f"{number} is not from 0 to 2**63 - 1")
-    return number
 
 
 def pace(text: str) -> float:
@@ -68,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="./run demo", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("--seed", type=seed, default=7, help="of world and episodes (default: %(default)s)")
+    made.add_argument("--seed", type=ros_seed, default=7, help="of world and episodes (default: %(default)s)")
     made.add_argument("--steps", type=positive, default=40, metavar="N", help="actions in each run of the verbs' part")
     made.add_argument("--episodes", type=positive, metavar="N", help="play N episodes of each kind of instruction")
     policy = made.add_mutually_exclusive_group()

@@ -36,6 +36,7 @@ from flashrt_ros.demo.train_loop import Settings, Trainer, read_averages, read_p
 from flashrt_ros.demo.train_model import TrainModel
 from flashrt_ros.demo.train_plot import plot_losses
 from flashrt_ros.models.prompt import read_encoder
+from flashrt_ros.tools.arguments import positive, ros_seed
 
 STEPS = ("demonstrations", "train", "export", "evaluate")
 _SAVE_INTERVAL = 60.0  # s
@@ -160,15 +161,15 @@ def _parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="python -m flashrt_ros.demo.train", description=__doc__)
     made.add_argument("only", nargs="*", metavar="STEP", help=f"of {', '.join(STEPS)} (default: all)")
     made.add_argument("--folder", type=Path, default=Path("demo_training"), help="of the run (default: %(default)s)")
-    made.add_argument("--shards", type=int, default=384, help=f"of {SHARD} demonstrations (default: %(default)s)")
-    made.add_argument("--steps", type=int, default=5500, help="of training (default: %(default)s)")
-    made.add_argument("--batch", type=int, default=256, help="contexts a step (default: %(default)s)")
-    made.add_argument("--seed", type=int, default=0, help="of weights and training (default: %(default)s)")
+    made.add_argument("--shards", type=positive, default=384, help=f"of {SHARD} demonstrations (default: %(default)s)")
+    made.add_argument("--steps", type=positive, default=5500, help="of training (default: %(default)s)")
+    made.add_argument("--batch", type=positive, default=256, help="contexts a step (default: %(default)s)")
+    made.add_argument("--seed", type=ros_seed, default=0, help="of weights and training (default: %(default)s)")
     made.add_argument("--device", default="auto", help="of training: cpu, cuda or auto (default: %(default)s)")
-    made.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: %(default)s)")
+    made.add_argument("--workers", type=positive, default=os.cpu_count() or 1, help="processes (default: %(default)s)")
     made.add_argument("--renderer", choices=RENDERERS, default="auto", help="of the camera views")
-    made.add_argument("--episodes", type=int, default=200, help="of each kind, to evaluate (default: %(default)s)")
-    made.add_argument("--log-every", type=int, default=100, metavar="N", help="a line every N training steps")
+    made.add_argument("--episodes", type=positive, default=200, help="of each kind, to evaluate (default: %(default)s)")
+    made.add_argument("--log-every", type=positive, default=100, metavar="N", help="a line every N training steps")
     return made
 
 

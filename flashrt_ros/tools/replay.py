@@ -11,7 +11,7 @@ from dataclasses import replace
 from rich.console import Console
 
 from flashrt_ros.policy.device import PRECISIONS, WEIGHTS
-from flashrt_ros.tools.output_file import output_file
+from flashrt_ros.tools.arguments import output_file, positive, ros_seed
 from flashrt_ros.tools.replay_job import BOUND, Job
 from flashrt_ros.tools.replay_many import run_jobs, run_jobs_on_ray
 from flashrt_ros.tools.replay_output import as_json, as_junit, overall, print_results
@@ -84,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--instruction", default="", help="what if; or the episode's, for a bag that does not say", metavar="TEXT"
     )
-    made.add_argument("--seed", action="append", type=int, default=[], help="what if, each; or the episode's")
+    made.add_argument("--seed", action="append", type=ros_seed, default=[], help="what if, each; or the episode's")
     made.add_argument(
         "--bound", type=float, default=BOUND, help="rad or m, where bytes need not be equal (default: %(default)s)"
     )
@@ -96,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--period", type=float, default=0.0, metavar="S", help="between chunks of a bag that has none recorded"
     )
-    made.add_argument("--workers", type=int, default=1, metavar="N", help="processes for several bags or seeds")
+    made.add_argument("--workers", type=positive, default=1, metavar="N", help="processes for several bags or seeds")
     made.add_argument("--ray", metavar="ADDRESS", help="run on a Ray cluster (auto: the one found, local: one here)")
     made.add_argument("--json", type=output_file, metavar="FILE", help="write everything here")
     made.add_argument("--junit", type=output_file, metavar="FILE", help="write JUnit XML here, a test a chunk")

@@ -23,8 +23,8 @@ from flashrt_ros.models.tiny import write_tiny_checkpoint
 from flashrt_ros.policy.loading import Policy, load_policy
 from flashrt_ros.policy.session import Session
 from flashrt_ros.runtime.backend import Backend
+from flashrt_ros.tools.arguments import output_file, positive
 from flashrt_ros.tools.audit import random_observation
-from flashrt_ros.tools.output_file import output_file
 
 RESTORE_BOUND_MS = 10.0
 ROLLBACK_SPREAD = 1.5
@@ -163,8 +163,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bench capsule", description=__doc__)
     parser.add_argument("--checkpoint", help="checkpoint folder; default: a tiny untrained policy")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    parser.add_argument("--tokens", type=int, nargs="+", default=[256, 1024, 2048, 4096])
-    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--tokens", type=positive, nargs="+", default=[256, 1024, 2048, 4096])
+    parser.add_argument("--repeats", type=positive, default=15)
     parser.add_argument("--json", type=output_file, help="write the figures to this file too")
     options = parser.parse_args(arguments)
     console = Console()

@@ -30,10 +30,10 @@ from flashrt_ros.demo.processes import ProcessEndedError
 from flashrt_ros.demo.progress import Progress
 from flashrt_ros.demo.rehearsal import Rehearsal
 from flashrt_ros.demo.task import Kind
+from flashrt_ros.tools.arguments import output_file, positive, ros_seed
 from flashrt_ros.tools.bench import demo_best, demo_memory
 from flashrt_ros.tools.bench.demo_figures import Figures, verdicts
 from flashrt_ros.tools.bench.demo_ros import play_in_real_time, play_over_ros
-from flashrt_ros.tools.output_file import output_file
 
 _REAL_TIME_EPISODES = 20
 _RESETS = 5
@@ -153,13 +153,13 @@ def _parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="bench demo", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("--episodes", type=int, default=200, help="of each kind (default: %(default)s)")
-    made.add_argument("--boundaries", type=int, default=25, help="for best of n (default: %(default)s)")
-    made.add_argument("--forks", type=int, default=16, help="of each boundary (default: %(default)s)")
-    made.add_argument("--seed", type=int, default=0, help="of the first episode (default: %(default)s)")
+    made.add_argument("--episodes", type=positive, default=200, help="of each kind (default: %(default)s)")
+    made.add_argument("--boundaries", type=positive, default=25, help="for best of n (default: %(default)s)")
+    made.add_argument("--forks", type=positive, default=16, help="of each boundary (default: %(default)s)")
+    made.add_argument("--seed", type=ros_seed, default=0, help="of the first episode (default: %(default)s)")
     made.add_argument("--checkpoint", type=checkpoint, default=WEIGHTS, help="a policy (default: the one that ships)")
     made.add_argument("--renderer", choices=("auto", "egl", "drawn"), default="auto", help="of the camera views")
-    made.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes of the expert")
+    made.add_argument("--workers", type=positive, default=os.cpu_count() or 1, help="processes of the expert")
     made.add_argument("--json", type=output_file, help="write the figures to this file too")
     made.add_argument("--picture", type=_png, help="draw success against n into this file (.png)")
     return made

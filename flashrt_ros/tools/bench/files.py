@@ -33,7 +33,7 @@ from flashrt_ros.runtime.lineage import Boundary, Rows
 from flashrt_ros.runtime.live import LiveState
 from flashrt_ros.runtime.plan import FAULT, Plan
 from flashrt_ros.runtime.recipe import Begin, Recipe
-from flashrt_ros.tools.output_file import output_file
+from flashrt_ros.tools.arguments import output_file, output_folder, positive
 
 SAVE_BAR, VERIFY_BAR, RESTORE_BAR = 0.7, 0.7, 0.8
 """Of the disk's sequential rates, and of the machine's copy rate."""
@@ -187,9 +187,10 @@ def _seconds(work: Callable[[], object]) -> float:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; 0 if it shows what it must."""
     parser = argparse.ArgumentParser(prog="bench files", description=__doc__)
-    parser.add_argument("--megabytes", type=int, default=200, help="of the capsule (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, default=20, help="default: %(default)s")
-    parser.add_argument("--folder", type=Path, help="on the disk to be measured; default: one for temporary files")
+    parser.add_argument("--megabytes", type=positive, default=200, help="of the capsule (default: %(default)s)")
+    parser.add_argument("--repeats", type=positive, default=20, help="default: %(default)s")
+    where = "on the disk to be measured; default: one for temporary files"
+    parser.add_argument("--folder", type=output_folder, help=where)
     parser.add_argument("--json", type=output_file, help="write the figures to this file too")
     options = parser.parse_args(arguments)
     console = Console(highlight=False)

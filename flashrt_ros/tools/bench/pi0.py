@@ -23,7 +23,6 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from flashrt_ros.demo.options import positive
 from flashrt_ros.models.observation import ModelObservation
 from flashrt_ros.models.pi0 import Pi0
 from flashrt_ros.models.pi0_config import VIEWS, read_pi0
@@ -32,10 +31,10 @@ from flashrt_ros.policy.device import WEIGHTS, choose
 from flashrt_ros.runtime.backend import Backend
 from flashrt_ros.runtime.errors import FlashrtError
 from flashrt_ros.runtime.plan import Plan, Step
+from flashrt_ros.tools.arguments import output_file, positive
 from flashrt_ros.tools.bench import pi0_load
 from flashrt_ros.tools.bench.pi0_plain import PlainPi0
 from flashrt_ros.tools.bench.stages_clock import Clock, Times, clock_of
-from flashrt_ros.tools.output_file import output_file
 
 _WIDTH = 160
 _KERNELS_SHOWN = 25

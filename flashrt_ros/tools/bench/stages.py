@@ -26,6 +26,7 @@ from flashrt_ros.models.hybrid import Hybrid
 from flashrt_ros.models.synthetic import SIZES, RandomCheckpoint, write_synthetic
 from flashrt_ros.policy.device import choose
 from flashrt_ros.policy.loading import Policy, load_policy
+from flashrt_ros.tools.arguments import output_file, positive
 from flashrt_ros.tools.bench import stages_tables
 from flashrt_ros.tools.bench.stages_ceilings import Ceilings, measure_ceilings
 from flashrt_ros.tools.bench.stages_clock import clock_of
@@ -33,7 +34,6 @@ from flashrt_ros.tools.bench.stages_kernels import KernelRow, measure_kernels
 from flashrt_ros.tools.bench.stages_run import Rig, StageRow, measure_stages
 from flashrt_ros.tools.bench.stages_speeds import SEGMENT, Speed, measure_speeds
 from flashrt_ros.tools.bench.stages_verbs import Verb, Verbs
-from flashrt_ros.tools.output_file import output_file
 
 _GIB = 1 << 30
 _WIDTH = 120
@@ -134,9 +134,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--size", choices=SIZES, default="tiny", help="of the policy (default: %(default)s)")
     parser.add_argument("--precision", choices=("auto", "float32", "bfloat16"), default="auto")
-    parser.add_argument("--tokens", type=int, nargs="+", default=[2048, 4096, 8192, 16384], help="lengths of contexts")
-    parser.add_argument("--context", type=int, default=4096, help="rows before each stage (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, default=100)
+    parser.add_argument(
+        "--tokens", type=positive, nargs="+", default=[2048, 4096, 8192, 16384], help="lengths of contexts"
+    )
+    parser.add_argument("--context", type=positive, default=4096, help="rows before each stage (default: %(default)s)")
+    parser.add_argument("--repeats", type=positive, default=100)
     parser.add_argument("--kernels", action="store_true", help="say where each stage's time goes (GPU only)")
     parser.add_argument("--json", type=output_file, help="write the figures to this file too")
     return parser

@@ -22,7 +22,7 @@ from rich.table import Table
 
 from flashrt_ros.demo.printing import print_logs
 from flashrt_ros.demo.processes import ProcessEndedError
-from flashrt_ros.tools.output_file import output_file
+from flashrt_ros.tools.arguments import output_file, ros_seed
 from flashrt_ros.tools.soak.rig import Rig, StuckError
 from flashrt_ros.tools.soak.run import MEMORY_GROWTH, Outcome, soak
 
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Soak; 0 if all held."""
     parser = argparse.ArgumentParser(prog="soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0, help="how long (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of the faults and their times (default: %(default)s)")
+    parser.add_argument("--seed", type=ros_seed, default=0, help="of the faults and their times (default: %(default)s)")
     parser.add_argument(
         "--slack",
         type=float,

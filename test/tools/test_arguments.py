@@ -1,6 +1,6 @@
 # Copyright 2026 the flashrt_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""A file that cannot be written is refused before a command begins."""
+"""What a command cannot work with, a file that cannot be written or a count of none, is refused before it begins."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from flashrt_ros.tools.output_file import output_file
+from flashrt_ros.tools.arguments import output_file, output_folder, positive, ros_seed
 
 COMMANDS = [
     ("tools.replay", "--json"),
@@ -60,6 +60,24 @@ def test_what_may_not_be_written_is_refused(
         output_file(str(tmp_path / name))
 
 
+def test_a_folder_must_be_there_and_take_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert output_folder(str(tmp_path)) == tmp_path
+    with pytest.raises(argparse.ArgumentTypeError, match="missing is no folder; make it"):
+        output_folder(str(tmp_path / "missing"))
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(argparse.ArgumentTypeError, match=f"{tmp_path} cannot be written to"):
+        output_folder(str(tmp_path))
+
+
+def test_counts_and_seeds_have_their_bounds() -> None:
+    assert (positive("1"), ros_seed("0"), ros_seed(str(2**63 - 1))) == (1, 0, 2**63 - 1)
+    with pytest.raises(argparse.ArgumentTypeError, match="0 is not 1 or more"):
+        positive("0")
+    for text in ("-1", str(2**63)):
+        with pytest.raises(argparse.ArgumentTypeError, match=f"{text} is not from 0 to"):
+            ros_seed(text)
+
+
 def refusal(module: str, option: str, file: str, capsys: pytest.CaptureFixture[str]) -> str:
     """What a command says of a file; an option that it refuses in any case keeps it from beginning."""
     main = importlib.import_module(f"flashrt_ros.{module}").main
@@ -76,6 +94,22 @@ def test_a_command_refuses_it_while_it_reads_its_options(
     assert f"argument {option}: {missing}/file: there is no folder" in refusal(
         module, option, f"{missing}/file", capsys
     )
+
+
+@pytest.mark.parametrize(
+    ("module", "option", "text", "said"),
+    [
+        ("tools.bench.files", "--folder", "missing", "missing is no folder"),
+        ("tools.bench.files", "--megabytes", "0", "0 is not 1 or more"),
+        ("tools.bench.capsule", "--repeats", "0", "0 is not 1 or more"),
+        ("tools.bench.stages", "--tokens", "-1", "-1 is not 1 or more"),
+        ("tools.replay", "--workers", "0", "0 is not 1 or more"),
+    ],
+)
+def test_a_command_refuses_what_it_cannot_measure(
+    module: str, option: str, text: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert f"argument {option}: {said}" in refusal(module, option, text, capsys)
 
 
 @pytest.mark.parametrize(("module", "option"), COMMANDS_OF_ROS)

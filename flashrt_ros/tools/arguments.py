@@ -1,0 +1,47 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Readers of what commands are given: numbers, and files that are written."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+
+def positive(text: str) -> int:
+    """Read a number of 1 or more."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is not 1 or more")
+    return number
+
+
+def ros_seed(text: str) -> int:
+    """Read a seed of a ROS parameter."""
+    number = int(text)
+    if not 0 <= number < 2**63:
+        raise argparse.ArgumentTypeError(f"{number} is not from 0 to 2**63 - 1")
+    return number
+
+
+def output_file(text: str) -> Path:
+    """Read the name of a file to be written, so that one that cannot be is refused before the work begins."""
+    path = Path(text)
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is a folder; name a file in it")
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"{text}: there is no folder {path.parent}; make it, or name a file elsewhere")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise argparse.ArgumentTypeError(f"{text} cannot be written; name a file elsewhere")
+    return path
+
+
+def output_folder(text: str) -> Path:
+    """Read the name of a folder that files are written to, so that a missing one is refused before the work begins."""
+    path = Path(text)
+    if not path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is no folder; make it, or name another")
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise argparse.ArgumentTypeError(f"{text} cannot be written to; name another folder")
+    return path
