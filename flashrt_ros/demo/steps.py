@@ -19,6 +19,8 @@ from std_srvs.srv import Trigger
 from flashrt_ros.node.behaviours import ServiceBehaviour
 from flashrt_ros.node.interfaces import srv
 
+_ATTEMPT_LIMIT = 3.0  # s that a node which starts by itself may answer without having begun
+
 
 class Do(Behaviour):
     """Does something that takes no time."""
@@ -81,7 +83,7 @@ class Poll(ServiceBehaviour):
 
 
 class Active(Poll):
-    """Waits until a lifecycle node is active.
+    """Waits until a lifecycle node that starts by itself is active.
 
     Attributes:
         node_name: of that node.
@@ -90,14 +92,27 @@ class Active(Poll):
     def __init__(self, node_name: str, time_limit: float) -> None:
         super().__init__(f"{node_name} to be active", f"{node_name}/get_state", GetState, time_limit=time_limit)
         self.node_name = node_name
+        self._unconfigured_since: float | None = None
 
     def make_request(self) -> Any:
         """Return the question."""
         return GetState.Request()
 
+    def initialise(self) -> None:
+        """Begin to ask."""
+        super().initialise()
+        self._unconfigured_since = None
+
     def judge(self, response: Any) -> str:
-        """Take every answer."""
-        return ""
+        """Refuse a node that is left unconfigured: what it tried at its start has failed."""
+        if response.current_state.label != "unconfigured":
+            self._unconfigured_since = None
+            return ""
+        now = time.monotonic()
+        if self._unconfigured_since is None:
+            self._unconfigured_since = now
+        failed = now - self._unconfigured_since > _ATTEMPT_LIMIT
+        return f"{self.node_name} could not be configured" if failed else ""
 
     def missing(self, response: Any) -> str:
         """Return the state that the node is in instead."""

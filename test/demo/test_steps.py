@@ -2,9 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import time
+from types import SimpleNamespace
+
+import pytest
 from py_trees.common import Status
 
-from flashrt_ros.demo.steps import Do, Wait
+from flashrt_ros.demo.steps import Active, Do, Wait
 
 
 def test_wait_runs_until_nothing_is_missing() -> None:
@@ -30,3 +34,17 @@ def test_do_does_it_once_a_round() -> None:
     step = Do("count", lambda: done.append(1))
     step.tick_once()
     assert (step.status, done) == (Status.SUCCESS, [1])
+
+
+def test_a_node_that_stays_unconfigured_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    active = Active("policy", time_limit=90.0)
+    told = []
+    for label, seconds in (("unconfigured", 2), ("configuring", 30), ("unconfigured", 2), ("unconfigured", 2)):
+        told.append(active.judge(SimpleNamespace(current_state=SimpleNamespace(label=label))))
+        now += seconds
+    assert told == ["", "", "", ""]
+    assert active.judge(SimpleNamespace(current_state=SimpleNamespace(label="unconfigured"))) == (
+        "policy could not be configured"
+    )
