@@ -17,7 +17,7 @@ import pytest
 
 SANITIZER = shutil.which("compute-sanitizer")
 SECONDS = 900.0
-WORKERS = ("--numprocesses", "12")
+WORKERS = ("--numprocesses", "6")
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
 TORCHS = ("at::", "at_cuda_detail::", "cub::", "cutlass::", "cudnn_", "fmha_cutlass", "nvjet_")
 """Kernels of torch and its libraries, which compute what ours are compared with, and which the tools do not find
