@@ -16,6 +16,9 @@ from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 WEIGHTS = ("auto", "fp8")
 
+_OLDEST_CAPABILITY = (8, 0)
+"""The first GPUs that copy asynchronously and multiply bfloat16, as the kernels do."""
+
 _FP8_CAPABILITY = (8, 9)
 """The first GPUs that convert FP8."""
 
@@ -108,4 +111,11 @@ def _look_for_gpu() -> str:
     if not torch.cuda.is_available():
         message = f"torch {torch.__version__} cannot use the GPU: install a CUDA 13 build of torch"
         raise FlashrtError(ErrorCode.DEVICE, message)
-    return f"{torch.cuda.get_device_name(0)}, the first of {count} GPUs" if count > 1 else torch.cuda.get_device_name(0)
+    name, found = torch.cuda.get_device_name(0), torch.cuda.get_device_capability(0)
+    if found < _OLDEST_CAPABILITY:
+        raise FlashrtError(
+            ErrorCode.DEVICE,
+            f"{name} has compute capability {found[0]}.{found[1]}, and the kernels begin with "
+            f"{_OLDEST_CAPABILITY[0]}.{_OLDEST_CAPABILITY[1]} (Ampere, Ada, Hopper, Blackwell); use device cpu",
+        )
+    return f"{name}, the first of {count} GPUs" if count > 1 else name

@@ -16,10 +16,10 @@ PACKAGES = ("cuda", "cuda.bindings", "cuda.pathfinder")
 
 @pytest.fixture
 def gpus(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A machine with so many GPUs, and a torch that can use them or not."""
+    """A machine with so many GPUs of a compute capability, and a torch that can use them or not."""
     driver = pytest.importorskip("flashrt_ros.runtime.cuda.driver", reason="needs requirements/cuda.txt")
 
-    def have(count: int, usable: bool = True) -> None:
+    def have(count: int, usable: bool = True, capability: tuple[int, int] = (8, 0)) -> None:
         def start_driver() -> int:
             if not count:
                 raise FlashrtError(ErrorCode.DEVICE, "the NVIDIA driver finds no GPU; use device cpu")
@@ -28,6 +28,7 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(driver, "start_driver", start_driver)
         monkeypatch.setattr(torch.cuda, "is_available", lambda: usable)
         monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "a GPU")
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: capability)
 
     return have
 
@@ -42,14 +43,18 @@ def test_a_gpu_is_taken_where_there_is_one(gpus: Any, asked: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "usable", "why"),
-    [(0, True, "finds no GPU"), (1, False, "cannot use the GPU: install a CUDA 13 build of torch")],
-    ids=["no GPU", "torch without CUDA"],
+    ("found", "why"),
+    [
+        ((0,), "finds no GPU"),
+        ((1, False), "cannot use the GPU: install a CUDA 13 build of torch"),
+        ((1, True, (7, 5)), "a GPU has compute capability 7.5, and the kernels begin with 8.0"),
+    ],
+    ids=["no GPU", "torch without CUDA", "a GPU that no kernel is for"],
 )
 def test_without_one_auto_says_why_it_takes_the_cpu_and_cuda_is_refused(
-    gpus: Any, refuses: Any, count: int, usable: bool, why: str
+    gpus: Any, refuses: Any, found: tuple[Any, ...], why: str
 ) -> None:
-    gpus(count, usable)
+    gpus(*found)
     chosen = choose("auto")
     assert chosen.name == "cpu"
     assert why in chosen.why
