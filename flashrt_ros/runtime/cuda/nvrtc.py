@@ -10,7 +10,7 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from importlib import resources
 from pathlib import Path
@@ -31,6 +31,8 @@ _CHECKSUM = hashlib.sha256().digest_size
 _ASIDE = "tmp"
 _WRITING = 3600.0
 """Seconds within which a file that is written aside is renamed; it takes a moment."""
+
+_ADVICE = "set XDG_CACHE_HOME to the absolute path of a folder that can be read and written"
 
 _OPTIONS = re.compile(r"^// options: (.+)$", re.MULTILINE)
 
@@ -106,9 +108,12 @@ class CubinCache:
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        """`folder`: default flashrt_ros/kernels in the user's cache folder."""
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        self.folder = folder if folder is not None else cache / "flashrt_ros" / "kernels"
+        """`folder`: default flashrt_ros/kernels in the user's cache folder.
+
+        Raises:
+            FlashrtError: STORAGE, the user has no cache folder.
+        """
+        self.folder = folder if folder is not None else _user_cache() / "flashrt_ros" / "kernels"
 
     def cubin(self, path: Path, arch: str) -> bytes:
         """The compiled file, from the folder if it is there.
@@ -118,15 +123,11 @@ class CubinCache:
             FlashrtError: STORAGE, the folder cannot be read or written.
         """
         kept = self._place(path, arch)
-        try:
+        with self._naming_the_folder():
             cubin = _whole(kept.read_bytes()) if kept.exists() else None
             if cubin is None:
                 cubin, _ = compile_file(path, arch)
                 self._keep(kept, cubin)
-        except OSError as error:
-            message = f"compiled kernels cannot be kept in {self.folder}: {error}; "
-            advice = "set XDG_CACHE_HOME to a folder that can be read and written"
-            raise FlashrtError(ErrorCode.STORAGE, message + advice) from error
         return cubin
 
     def fill(self, paths: Sequence[Path], arch: str, tell: Tell = tell_nobody) -> None:
@@ -137,7 +138,8 @@ class CubinCache:
         Raises:
             FlashrtError: STORAGE, the folder cannot be read or written.
         """
-        missing = [path for path in paths if not self._place(path, arch).exists()]
+        with self._naming_the_folder():
+            missing = [path for path in paths if not self._place(path, arch).exists()]
         pool = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="nvrtc")
         try:
             compiling = [pool.submit(self.cubin, path, arch) for path in missing]
@@ -147,6 +149,14 @@ class CubinCache:
                 tell(done / len(missing))
         finally:
             pool.shutdown(cancel_futures=True)
+
+    @contextlib.contextmanager
+    def _naming_the_folder(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            message = f"compiled kernels cannot be kept in {self.folder}: {error}; {_ADVICE}"
+            raise FlashrtError(ErrorCode.STORAGE, message) from error
 
     def _place(self, path: Path, arch: str) -> Path:
         return self.folder / f"{path.stem}.{arch}.{digest(path, arch)[:32]}.cubin"
@@ -171,6 +181,18 @@ class CubinCache:
             with contextlib.suppress(OSError):
                 if path.stat().st_mtime < abandoned:
                     path.unlink()
+
+
+def _user_cache() -> Path:
+    """By the XDG Base Directory Specification, which has a path that is not absolute ignored."""
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(cache):
+        return Path(cache)
+    try:
+        return Path.home() / ".cache"
+    except RuntimeError as error:
+        message = f"there is no folder to keep compiled kernels in, as HOME is not set: {_ADVICE}"
+        raise FlashrtError(ErrorCode.STORAGE, message) from error
 
 
 def _whole(kept: bytes) -> bytes | None:

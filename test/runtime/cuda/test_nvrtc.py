@@ -102,6 +102,38 @@ def test_what_cannot_be_read_is_named(source: Path, tmp_path: Path) -> None:
         cache.cubin(source, "sm_80")
 
 
+def test_a_folder_that_cannot_be_looked_into_is_named(source: Path, tmp_path: Path) -> None:
+    cache = nvrtc.CubinCache(tmp_path / ("x" * 300))
+    for keep in (lambda: cache.cubin(source, "sm_80"), lambda: cache.fill([source], "sm_80")):
+        with pytest.raises(FlashrtError, match=r"kept in .*xxx: .*name too long.*; set XDG_CACHE_HOME") as refused:
+            keep()
+        assert refused.value.code is ErrorCode.STORAGE
+
+
+@pytest.mark.parametrize(
+    ("cache_home", "folder"),
+    [(None, "/home/her/.cache"), ("", "/home/her/.cache"), ("cache", "/home/her/.cache"), ("/var/cache", "/var/cache")],
+    ids=["not set", "empty", "not absolute", "absolute"],
+)
+def test_the_users_cache_folder_has_an_absolute_path(
+    cache_home: str | None, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/her")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    if cache_home is not None:
+        monkeypatch.setenv("XDG_CACHE_HOME", cache_home)
+    assert nvrtc.CubinCache().folder == Path(folder, "flashrt_ros", "kernels")
+
+
+def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", Mock(side_effect=RuntimeError("Could not determine home directory.")))
+    with pytest.raises(FlashrtError, match="HOME is not set: set XDG_CACHE_HOME") as refused:
+        nvrtc.CubinCache()
+    assert refused.value.code is ErrorCode.STORAGE
+    assert nvrtc.CubinCache(tmp_path).folder == tmp_path
+
+
 def test_compiling_leaves_the_bytes_of_others_alone(source: Path) -> None:
     source.write_text('extern "C" __global__ void nothing() {}\n')
     _, log = nvrtc.compile_file(source, "sm_80")
