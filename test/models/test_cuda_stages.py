@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,20 +31,39 @@ cuda_ops = pytest.importorskip("flashrt_ros.models.cuda.ops", reason="needs requ
 nvrtc = pytest.importorskip("flashrt_ros.runtime.cuda.nvrtc", reason="needs requirements/cuda.txt")
 
 
+SHARED_MEMORY = {(8, 0): 163 << 10, (8, 9): 99 << 10, (9, 0): 227 << 10, (12, 0): 99 << 10}
+"""Bytes that a block may have, static ones among them (CUDA Programming Guide, "Compute Capabilities")."""
+MOST_BLOCKS = (2**31 - 1, 65535, 65535)
+"""Along each dimension of a grid (likewise)."""
+_STATIC = re.compile(r"Compiling entry function '(\w+)'(?:(?!Compiling).)*?Used [^\n]*?(\d+) bytes smem", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What decides whether a GPU can run it."""
+
+    source: str
+    kernel: str
+    grid: tuple[int, ...]
+    shared: int
+    cluster: int
+
+
 class Recorder:
     """Stands for a launcher, an arena and cuBLASLt: notes what would run."""
 
-    stream, record, multiprocessors = 0, None, 132
+    stream, record = 0, None
 
-    def __init__(self, capability: tuple[int, int]) -> None:
-        self.capability = capability
-        self.device = SimpleNamespace(
-            properties=SimpleNamespace(shared_memory=(227 if capability[0] == 9 else 163) << 10)
-        )
-        self.launched: set[tuple[str, str]] = set()
+    def __init__(self, capability: tuple[int, int], multiprocessors: int) -> None:
+        self.capability, self.multiprocessors = capability, multiprocessors
+        self.device = SimpleNamespace(properties=SimpleNamespace(shared_memory=SHARED_MEMORY[capability]))
+        self.launched: set[Launch] = set()
 
-    def launch(self, source: str, kernel: str, grid: Any, block: Any, *arguments: Any, **options: Any) -> None:
-        self.launched.add((source, kernel))
+    def launch(
+        self, source: str, kernel: str, grid: Any, block: Any, *arguments: Any, shared: int = 0, cluster: int = 1
+    ) -> None:
+        blocks = (grid,) if isinstance(grid, int) else tuple(grid)
+        self.launched.add(Launch(source, kernel, blocks, shared, cluster))
 
     launch_with = launch
 
@@ -62,9 +83,11 @@ class Recorder:
         return ""
 
 
-def launches(model: PolicyModel, capability: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, str]]:
+def launches(
+    model: PolicyModel, capability: tuple[int, int], monkeypatch: pytest.MonkeyPatch, multiprocessors: int = 132
+) -> set[Launch]:
     """Run every stage with kernels that do nothing."""
-    recorder = Recorder(capability)
+    recorder = Recorder(capability, multiprocessors)
     monkeypatch.setattr("flashrt_ros.models.cuda.linear.CublasLt", lambda: recorder)
     ops = cuda_ops.CudaOps(recorder)
     ops.arena = recorder
@@ -92,9 +115,8 @@ def test_every_stage_has_kernels(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     launched = launches(make(dtype), capability, monkeypatch)
-    assert len(launched) > 10
-    missing = {name for name in launched if not _is_in_file(*name)}
-    assert not missing
+    assert len(_names(launched)) > 10
+    assert not _missing(launched)
 
 
 @pytest.mark.parametrize("capability", [(8, 0), (9, 0)], ids=["sm_80", "sm_90"])
@@ -108,11 +130,10 @@ def test_every_stage_of_pi0_has_kernels(
     values = {"action_horizon": 50}
     tensors = RandomPi0Checkpoint(read_pi0(values, {}, kind == "pi05"))
     published = [Pi0(values, {"prefix_lock": lock}, tensors, dtype) for lock in (False, True)]
-    launched = {name for model in (tiny, *published) for name in launches(model, capability, monkeypatch)}
-    hopper = capability == (9, 0) and dtype == torch.bfloat16
-    assert all((source in {name for name, _ in launched}) == hopper for source in ("denoise_linear", "denoise_layers"))
-    missing = {name for name in launched if not _is_in_file(*name)}
-    assert not missing
+    launched = {launch for model in (tiny, *published) for launch in launches(model, capability, monkeypatch)}
+    hopper, sources = capability == (9, 0) and dtype == torch.bfloat16, {launch.source for launch in launched}
+    assert all((source in sources) == hopper for source in ("denoise_linear", "denoise_layers"))
+    assert not _missing(launched)
 
 
 @pytest.mark.parametrize("capability", [(8, 9), (9, 0)], ids=["sm_89", "sm_90"])
@@ -127,12 +148,46 @@ def test_weights_of_one_byte_have_kernels(
     for model, heads in ((tiny, "fp8_norm"), (published, "fp8_heads")):  # those of the tiny one are too narrow
         there = {"fp8_add", "fp8_gelu", heads} if dtype == torch.bfloat16 else {"dequantise_f32"}
         launched = launches(model, capability, monkeypatch)
-        assert {kernel for source, kernel in launched if source == "fp8_linear"} == there
-        assert not {name for name in launched if not _is_in_file(*name)}
+        assert {kernel for source, kernel in _names(launched) if source == "fp8_linear"} == there
+        assert not _missing(launched)
 
 
-def _is_in_file(source: str, kernel: str) -> bool:
-    return kernel.encode() + b"\0" in _cubin(source)
+@pytest.mark.parametrize(
+    ("capability", "arch"), [((8, 9), "sm_89"), ((12, 0), "sm_120a")], ids=["sm_89 (and sm_86)", "sm_120 (and sm_121)"]
+)
+@pytest.mark.parametrize("weights", ["2B", "bfloat16", "fp8"])
+def test_every_launch_fits_the_gpus_with_the_least_shared_memory(
+    tmp_path: Path, weights: str, capability: tuple[int, int], arch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if weights == "2B":
+        tensors = RandomCheckpoint(write_synthetic(tmp_path, weights))
+        model: PolicyModel = Hybrid.from_folder(tmp_path, torch.bfloat16, tensors)
+    else:
+        values = {"action_horizon": 50}
+        pi0 = RandomPi0Checkpoint(read_pi0(values, {}, False))
+        model = Pi0(values, {}, pi0, torch.bfloat16, fp8=weights == "fp8")
+    for multiprocessors in (14, 48, 188):  # those of an RTX PRO 500, a Spark and an RTX PRO 6000
+        for launch in launches(model, capability, monkeypatch, multiprocessors):
+            shared = launch.shared + (_static(launch.source, arch).get(launch.kernel, 0) if launch.shared else 0)
+            assert shared <= SHARED_MEMORY[capability], launch
+            assert all(0 < blocks <= most for blocks, most in zip(launch.grid, MOST_BLOCKS, strict=False)), launch
+            assert launch.grid[0] % launch.cluster == 0, launch
+            assert launch.cluster <= (8 if capability >= (9, 0) else 1), launch
+
+
+def _names(launched: set[Launch]) -> set[tuple[str, str]]:
+    return {(launch.source, launch.kernel) for launch in launched}
+
+
+def _missing(launched: set[Launch]) -> set[tuple[str, str]]:
+    return {(source, kernel) for source, kernel in _names(launched) if kernel.encode() + b"\0" not in _cubin(source)}
+
+
+@cache
+def _static(source: str, arch: str) -> dict[str, int]:
+    """Bytes of shared memory that kernels of a file have by themselves, where they have some."""
+    _, log = nvrtc.compile_file(nvrtc.KERNELS / f"{source}.cu", arch, verbose=True)
+    return {kernel: int(nbytes) for kernel, nbytes in _STATIC.findall(log)}
 
 
 @cache
