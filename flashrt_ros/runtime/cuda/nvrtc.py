@@ -22,7 +22,7 @@ from cuda.pathfinder import find_nvidia_header_directory
 from flashrt_ros.runtime.errors import DeviceRefusalError, ErrorCode, FlashrtError
 from flashrt_ros.runtime.progress import Tell, tell_nobody
 
-ARCHITECTURES = ("sm_80", "sm_87", "sm_89", "sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a")
+ARCHITECTURES = ("sm_80", "sm_86", "sm_87", "sm_89", "sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a")
 """What the kernels are written for; others may work."""
 
 KERNELS = Path(str(resources.files("flashrt_ros") / "kernels"))
