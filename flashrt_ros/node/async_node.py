@@ -106,7 +106,8 @@ class AsyncManagedNode(LeanTopics, LifecycleNode):
     async def _configure(self) -> None:
         try:
             await self.configure()
-        except Exception:
+        except Exception as error:
+            traceback.clear_frames(error.__traceback__)  # it is they that hold what was taken, on other threads too
             await self.cleanup()
             raise
 
