@@ -5,13 +5,18 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
+
+Number = TypeVar("Number", int, float)
 
 
 def positive(text: str) -> int:
-    """Read a number of 1 or more."""
-    number = int(text)
+    """Read a whole number of 1 or more."""
+    number = _read(int, text, "a whole number")
     if number < 1:
         raise argparse.ArgumentTypeError(f"{number} is not 1 or more")
     return number
@@ -19,10 +24,33 @@ def positive(text: str) -> int:
 
 def ros_seed(text: str) -> int:
     """Read a seed of a ROS parameter."""
-    number = int(text)
+    number = _read(int, text, "a whole number")
     if not 0 <= number < 2**63:
         raise argparse.ArgumentTypeError(f"{number} is not from 0 to 2**63 - 1")
     return number
+
+
+def above_zero(text: str) -> float:
+    """Read a finite number above 0."""
+    number = _read(float, text, "a number")
+    if not 0.0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not a finite number above 0")
+    return number
+
+
+def not_negative(text: str) -> float:
+    """Read a finite number of 0 or more."""
+    number = _read(float, text, "a number")
+    if not 0.0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not a finite number of 0 or more")
+    return number
+
+
+def _read(kind: Callable[[str], Number], text: str, what: str) -> Number:
+    try:
+        return kind(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text} is not {what}") from error
 
 
 def output_file(text: str) -> Path:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from flashrt_ros.tools.arguments import output_file, output_folder, positive, ros_seed
+from flashrt_ros.tools.arguments import above_zero, not_negative, output_file, output_folder, positive, ros_seed
 
 COMMANDS = [
     ("tools.replay", "--json"),
@@ -76,6 +76,16 @@ def test_counts_and_seeds_have_their_bounds() -> None:
     for text in ("-1", str(2**63)):
         with pytest.raises(argparse.ArgumentTypeError, match=f"{text} is not from 0 to"):
             ros_seed(text)
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-1", "soon"])
+def test_numbers_are_finite_and_within_their_bounds(text: str) -> None:
+    assert (above_zero("0.5"), not_negative("0"), not_negative("2.5")) == (0.5, 0.0, 2.5)
+    for read in (positive, ros_seed, above_zero, not_negative):
+        with pytest.raises(argparse.ArgumentTypeError, match=f"{text} is not "):
+            read(text)
+    with pytest.raises(argparse.ArgumentTypeError, match="0 is not a finite number above 0"):
+        above_zero("0")
 
 
 def refusal(module: str, option: str, file: str, capsys: pytest.CaptureFixture[str]) -> str:
