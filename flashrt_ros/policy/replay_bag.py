@@ -20,6 +20,7 @@ from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 Raw = tuple[str, int, bytes]
 """Topic, time of recording (ns), and the serialised message."""
 
+_SUFFIXES = (".db3", ".mcap")
 _UNREADABLE = (ReaderError, apsw.Error, OSError, ValueError, IndexError, TypeError)
 
 
@@ -35,13 +36,15 @@ class Bag:
         """Open it.
 
         Raises:
-            FlashrtError: STORAGE, there is no such bag; DAMAGED, nothing of it can be read.
+            FlashrtError: as `files_of`; DAMAGED, nothing of it can be read.
         """
         self.path = path
         self.troubles: list[str] = []
         self._salvaged: list[Salvage] = []
         self._readers: list[Reader] = []
-        files = self._files()
+        files = files_of(path)
+        if path.is_dir() and path not in files:
+            self.troubles.append(f"{path}: metadata.yaml is absent, as if its recorder was killed; its files are read")
         for file in files:
             self._open(file)
         definitions = {c.msgtype: c.msgdef.data for r in self._readers for c in r.connections if c.msgdef.data}
@@ -91,20 +94,6 @@ class Bag:
                 ErrorCode.DAMAGED, f"{self.path}: a message of {topic} cannot be read: {error}"
             ) from error
 
-    def _files(self) -> list[Path]:
-        path = self.path
-        if not path.exists():
-            raise FlashrtError(ErrorCode.STORAGE, f"{path}: there is no such bag")
-        if not path.is_dir():
-            return [path]
-        if (path / "metadata.yaml").is_file():
-            return [path]
-        files = sorted([*path.glob("*.mcap"), *path.glob("*.db3")])
-        if not files:
-            raise FlashrtError(ErrorCode.STORAGE, f"{path}: no metadata.yaml, *.mcap or *.db3 is in it; name a bag")
-        self.troubles.append(f"{path}: metadata.yaml is absent, as if its recorder was killed; its files are read")
-        return files
-
     def _open(self, file: Path) -> None:
         try:
             reader = Reader(file)
@@ -125,6 +114,24 @@ class Bag:
             self._salvaged.append(rescued)
             if rescued.trouble:
                 self.troubles.append(f"{part}: {rescued.trouble}; what is before that is used")
+
+
+def files_of(path: Path) -> list[Path]:
+    """What is to be opened of a bag: itself, or its files where its metadata.yaml is absent.
+
+    Raises:
+        FlashrtError: STORAGE, there is nothing of that name, or it is no bag.
+    """
+    if not path.exists():
+        raise FlashrtError(ErrorCode.STORAGE, f"{path}: there is no such file or folder")
+    if (path.suffix in _SUFFIXES and path.is_file()) or (path / "metadata.yaml").is_file():
+        return [path]
+    files = sorted(file for suffix in _SUFFIXES for file in path.glob(f"*{suffix}"))
+    if not files:
+        inside = "no metadata.yaml, *.mcap or *.db3 is in it"
+        why = inside if path.is_dir() else "its name ends in neither .mcap nor .db3"
+        raise FlashrtError(ErrorCode.STORAGE, f"{path} is no bag and no incident: {why}; name one")
+    return files
 
 
 def _damaged(path: Path, error: Exception) -> FlashrtError:

@@ -14,7 +14,7 @@ from flashrt_ros.policy.capsule_info import read_info
 from flashrt_ros.policy.contract import Contract, load_contract
 from flashrt_ros.policy.loading import Policy, load_policy
 from flashrt_ros.policy.replay import Replay, Step, WhatIf
-from flashrt_ros.policy.replay_bag import Bag
+from flashrt_ros.policy.replay_bag import Bag, files_of
 from flashrt_ros.policy.replay_capsules import Capsules
 from flashrt_ros.policy.replay_incident import BAG, CAPSULES, CONTRACT, Incident, is_incident, read_incident
 from flashrt_ros.policy.replay_inputs import BagInputs
@@ -183,11 +183,14 @@ class _Replayed:
     def _load_contract(self, path: Path) -> Contract:
         if self._job.contract:
             return load_contract(self._job.contract)
-        if self._incident is None:
-            raise FlashrtError(
-                ErrorCode.BAD_CONTRACT, f"{path} is a bag, and says not which topics are observed: give --contract"
-            )
-        return load_contract(path / CONTRACT)
+        if self._incident is not None:
+            return load_contract(path / CONTRACT)
+        files_of(path)
+        if path.resolve().name == BAG and is_incident(path.resolve().parent):
+            what = f"the bag of an incident: name the incident, {path.resolve().parent}, or"
+        else:
+            what = "a bag, and says not which topics are observed:"
+        raise FlashrtError(ErrorCode.BAD_CONTRACT, f"{path} is {what} give --contract")
 
     def _computed(self) -> tuple[int, str, str]:
         """Threads, precision and weights: as asked for, else as recorded, else as load_policy has them by itself."""

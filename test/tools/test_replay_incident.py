@@ -87,6 +87,11 @@ def test_of_a_bag_the_command_is_told(incident: Path, pi0: Path, tmp_path: Path)
     assert json.loads(found.read_text())["verdict"] == "equal"
 
 
+def test_its_bag_alone_leads_to_its_folder(incident: Path, pi0: Path) -> None:
+    error = run_job(Job(str(incident / BAG), (str(pi0),))).error
+    assert f"is the bag of an incident: name the incident, {incident}, or give --contract" in error
+
+
 def test_one_of_a_node_that_could_not_be_asked_is_read(incident: Path, pi0: Path, tmp_path: Path) -> None:
     facts = json.loads((incident / FACTS).read_text())
     for name in (BAG, CONTRACT):

@@ -112,9 +112,17 @@ def test_cameras_and_joints_alone_give_actions(
 # ---- bad bags ----
 
 
-def test_a_bag_that_is_not_there(job: Job, tmp_path: Path) -> None:
-    assert "there is no such bag" in run_job(replace(job, bag=str(tmp_path / "no"))).error
-    assert "name a bag" in run_job(replace(job, bag=str(tmp_path))).error
+@pytest.mark.parametrize("given", [True, False], ids=["contract", "no contract"])
+def test_what_is_no_bag_is_refused_as_that(job: Job, capsules: Path, tmp_path: Path, given: bool) -> None:
+    asked = job if given else replace(job, contract="")
+    (tmp_path / "README.md").write_text("# A file")
+    for path, why in (
+        (tmp_path / "no", "there is no such file or folder"),
+        (tmp_path / "README.md", "is no bag and no incident: its name ends in neither .mcap nor .db3"),
+        (capsules, "is no bag and no incident: no metadata.yaml, *.mcap or *.db3 is in it"),
+    ):
+        assert f"{path}" in run_job(replace(asked, bag=str(path))).error
+        assert why in run_job(replace(asked, bag=str(path))).error
 
 
 def test_a_bag_needs_a_contract(job: Job) -> None:
