@@ -5,17 +5,19 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
 from rich.console import Console
 
 from flashrt_ros.policy.device import PRECISIONS, WEIGHTS
+from flashrt_ros.runtime.errors import FlashrtError
 from flashrt_ros.tools.arguments import output_file, positive, ros_seed
 from flashrt_ros.tools.replay_job import BOUND, Job
 from flashrt_ros.tools.replay_many import run_jobs, run_jobs_on_ray
 from flashrt_ros.tools.replay_output import as_json, as_junit, overall, print_results
-from flashrt_ros.tools.replay_result import EXIT_CODES, Result
+from flashrt_ros.tools.replay_result import EXIT_CODES, FAILED, Result
 from flashrt_ros.tools.report_html import html_report
 
 _DESCRIPTION = """\
@@ -32,11 +34,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_intermixed_args(arguments)
     jobs = _jobs(options)
     console = Console(highlight=False)
-    with console.status("") as status:
-        if options.ray is not None:
-            results = run_jobs_on_ray(jobs, options.ray, status.update)
-        else:
-            results = run_jobs(jobs, options.workers, status.update)
+    try:
+        with console.status("") as status:
+            if options.ray is not None:
+                results = run_jobs_on_ray(jobs, options.ray, status.update)
+            else:
+                results = run_jobs(jobs, options.workers, status.update)
+    except FlashrtError as error:
+        print(f"replay: {error}", file=sys.stderr)
+        return EXIT_CODES[FAILED]
     _write(options, results)
     print_results(results, console)
     return EXIT_CODES[overall(results)]

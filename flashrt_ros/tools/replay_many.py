@@ -42,14 +42,22 @@ def run_jobs(jobs: Sequence[Job], workers: int, progress: Progress = lambda what
 def run_jobs_on_ray(jobs: Sequence[Job], address: str, progress: Progress = lambda what: None) -> list[Result]:
     """Replay all on a Ray cluster; "local" starts one on this machine.
 
-    Paths must mean the same files on every machine of it. NOT_SUPPORTED where Ray is not installed.
+    Paths must mean the same files on every machine of it.
+
+    Raises:
+        FlashrtError: NOT_SUPPORTED, Ray is not installed; BAD_REQUEST, no cluster answers at the address.
     """
     try:
         import ray
     except ImportError as error:
         raise FlashrtError(ErrorCode.NOT_SUPPORTED, "--ray needs Ray: pip install 'flashrt_ros[ray]'") from error
     if not ray.is_initialized():
-        ray.init(address=None if address == "local" else address, log_to_driver=False)
+        try:
+            ray.init(address=None if address == "local" else address, log_to_driver=False)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            why = str(error).partition("\n")[0].rstrip(".")
+            problem = f"--ray {address}: {why}; start a cluster with `ray start --head`, or give --ray local"
+            raise FlashrtError(ErrorCode.BAD_REQUEST, problem) from error
     remote = ray.remote(max_retries=ATTEMPTS - 1)(_run_plain)
     futures = [[remote.remote(asdict(job)) for job in piece] for piece in _divided(jobs)]
     results = []

@@ -166,10 +166,26 @@ def test_ray_finds_the_same_even_if_a_worker_is_killed(job: Job, tampered: Path,
     assert [without_times(result) for result in results] == [without_times(result) for result in run_jobs(jobs, 1)]
 
 
-def test_without_ray_it_says_what_to_install(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ray_or_a_cluster_it_says_what_to_do(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import ray
+
+    def init_without_a_cluster(**settings: Any) -> None:
+        raise ConnectionError("Could not find any running Ray instance. Set `RAY_ADDRESS`.\nOr not.")
+
+    advice = "; start a cluster with `ray start --head`, or give --ray local\n"
+    assert main([*arguments, "--ray", "nonsense"]) == 2
+    assert capsys.readouterr().err == f"replay: --ray nonsense: Invalid address format: nonsense{advice}"
+    monkeypatch.setattr(ray, "init", init_without_a_cluster)
+    assert main([*arguments, "--ray", "auto"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("replay: --ray auto: Could not find any running Ray instance.")
+    assert said.endswith(advice)
+    assert said.count("\n") == 1
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(Exception, match=r"pip install 'flashrt_ros\[ray\]'"):
-        run_jobs_on_ray([job], "local")
+    assert main([*arguments, "--ray", "local"]) == 2
+    assert "replay: --ray needs Ray: pip install 'flashrt_ros[ray]'\n" in capsys.readouterr().err
 
 
 def test_the_fixture(
