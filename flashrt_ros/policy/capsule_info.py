@@ -83,6 +83,12 @@ def name_of(path: Path) -> str | None:
     return name if path.name.endswith(SUFFIX) and is_name(name) else None
 
 
+def check_path(path: Path) -> None:
+    """Raise BAD_NAME for what is there and by its name no capsule's file: it is not to be taken for a damaged one."""
+    if name_of(path) is None and path.exists():
+        raise FlashrtError(ErrorCode.BAD_NAME, f"{path} is no capsule: a capsule's file is named NAME{SUFFIX}")
+
+
 def read_info(path: Path) -> CapsuleInfo:
     """Read and check a capsule file's header alone; errors as `open_checked` and `info_of`."""
     with open_checked(path, FORMAT) as file:

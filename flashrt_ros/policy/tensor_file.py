@@ -29,6 +29,7 @@ DTYPE_BYTES = {"BOOL": 1, "U8": 1, "I8": 1, "I16": 2, "U16": 2, "F16": 2, "BF16"
 DTYPE_BYTES |= {"I32": 4, "U32": 4, "F32": 4, "I64": 8, "U64": 8, "F64": 8}
 LARGEST_HEADER = 100_000_000
 _LENGTH_BYTES = 8
+_FIELDS = {"dtype", "shape", "data_offsets"}
 _NO_DIGEST = "0" * 64
 _DIGEST = re.compile("[0-9a-f]{64}")
 _THREADS = 2
@@ -231,6 +232,7 @@ def open_checked(path: Path, format_name: str) -> Iterator[TensorFile]:
     Raises:
         FlashrtError: UNKNOWN_CAPSULE if there is none, STORAGE if it cannot be read or is no plain file,
             DAMAGED if it was not written by `write_aside` for `format_name`, or has changed since.
+            Only the latter is told to be deleted: what was written as something else may be dear to somebody.
     """
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
@@ -265,11 +267,12 @@ def read_header(path: Path, file: BufferedReader, begin: int, size: int, format_
     header = file.read(length)
     try:
         table = json.loads(header)
-        metadata = table.pop("__metadata__")
+        metadata = table.pop("__metadata__", {})
+        if metadata.get("format") != format_name and _is_as_written(header, table, metadata):
+            problem = f"{path}: a safetensors file, and no {format_name}: it was written as something else"
+            raise FlashrtError(ErrorCode.DAMAGED, problem)
         digest = metadata["sha256"]
-        if metadata["format"] != format_name:
-            raise damaged(path, f"format {metadata['format']!r}, not {format_name!r}")
-        if hashlib.sha256(header.replace(digest.encode(), _NO_DIGEST.encode(), 1)).hexdigest() != digest:
+        if _header_digest(header, digest) != digest:
             raise damaged(path, "its header does not match its checksum")
         digests = json.loads(metadata["tensors"])
         entries = {name: _entry(start, fields, digests[name]) for name, fields in table.items()}
@@ -284,6 +287,18 @@ def read_header(path: Path, file: BufferedReader, begin: int, size: int, format_
     if end > size:
         raise damaged(path, f"{size} bytes, its header says {end}")
     return TensorFile(path, file, document, entries), end
+
+
+def _is_as_written(header: bytes, table: dict[str, Any], metadata: dict[str, Any]) -> bool:
+    """Whether a header has its own checksum or, as those of others, has none and speaks of tensors alone."""
+    if "sha256" in metadata:
+        return _header_digest(header, metadata["sha256"]) == metadata["sha256"]
+    return all(fields.keys() == _FIELDS for fields in table.values())
+
+
+def _header_digest(header: bytes, digest: str) -> str:
+    """The checksum of a header in which `digest` stands for it."""
+    return hashlib.sha256(header.replace(digest.encode(), _NO_DIGEST.encode(), 1)).hexdigest()
 
 
 def _entry(start: int, fields: dict[str, Any], digest: str) -> Entry:

@@ -20,7 +20,7 @@ from typing import Any
 
 from rich.console import Console
 
-from flashrt_ros.policy.capsule_info import FORMAT, SUFFIX, info_of, path_of, regions_of
+from flashrt_ros.policy.capsule_info import FORMAT, SUFFIX, check_path, info_of, path_of, regions_of
 from flashrt_ros.policy.folder_index import FolderIndex, default_folder, read_pins, scan
 from flashrt_ros.policy.tensor_file import open_checked, storage
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
@@ -159,7 +159,10 @@ def _scan(folder: Path) -> Any:
 
 def _path(folder: Path, capsule: str) -> Path:
     """The file that somebody means: anything that looks like a path is one."""
-    return Path(capsule) if "/" in capsule or capsule.endswith(SUFFIX) else path_of(folder, capsule)
+    if "/" not in capsule and not capsule.endswith(SUFFIX):
+        return path_of(folder, capsule)
+    check_path(Path(capsule))
+    return Path(capsule)
 
 
 def _console() -> Console:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from flashrt_ros.policy.action_map import ActionMap
-from flashrt_ros.policy.capsule_info import read_info
+from flashrt_ros.policy.capsule_info import check_path, read_info
 from flashrt_ros.policy.contract import Contract, load_contract
 from flashrt_ros.policy.loading import Policy, load_policy
 from flashrt_ros.policy.replay import Replay, Step, WhatIf
@@ -242,6 +242,7 @@ class _Replayed:
                     f"{', '.join(map(str, self._capsule_folders())) or 'any folder: give --capsules'}",
                 )
             path = found[0]
+        check_path(path)
         info = read_info(path)
         at = _taken_at(self._log.records, info.name, info.boundary)
         if at is None:

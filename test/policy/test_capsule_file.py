@@ -91,6 +91,7 @@ def test_every_flipped_bit_is_found(make_capsule, save, buffers: BufferSet, mani
                 check()
             assert caught.value.code is ErrorCode.DAMAGED, point
             assert str(path) in str(caught.value)
+            assert "delete it or copy it anew" in str(caught.value), point
     print(f"{len(points)} flipped bits in the {header} bytes of the header and the {len(whole) - header} of the data")
 
 

@@ -118,6 +118,20 @@ def test_verify(run: Run, folder: Path) -> None:
     assert "do not match their checksum" in run("verify", "later")[1]
 
 
+def test_what_is_no_capsule_is_not_to_be_deleted(run: Run, folder: Path, tmp_path: Path) -> None:
+    weights = write_tiny_checkpoint(tmp_path / "checkpoint") / "model.safetensors"
+    for path, why in (
+        (weights, "a safetensors file, and no flashrt_capsule: it was written as something else"),
+        (weights.with_name("config.json"), "is no capsule: a capsule's file is named NAME.safetensors"),
+    ):
+        code, _, err = run("show", str(path))
+        assert code == 2
+        assert why in err
+        assert "delete" not in err
+    damage(folder / "later.safetensors")
+    assert "delete it or copy it anew" in run("verify", "later")[1]
+
+
 def test_diff_names_buffers_and_rows(run: Run) -> None:
     code, found = from_json(run, "diff", "start", "later")
     assert (code, found["same"]) == (1, False)
