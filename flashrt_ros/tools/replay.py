@@ -8,12 +8,13 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from rich.console import Console
 
 from flashrt_ros.policy.device import PRECISIONS, WEIGHTS
 from flashrt_ros.runtime.errors import FlashrtError
-from flashrt_ros.tools.arguments import output_file, positive, ros_seed
+from flashrt_ros.tools.arguments import above_zero, not_negative, output_file, positive, ros_seed
 from flashrt_ros.tools.replay_job import BOUND, Job
 from flashrt_ros.tools.replay_many import run_jobs, run_jobs_on_ray
 from flashrt_ros.tools.replay_output import as_json, as_junit, overall, print_results
@@ -76,6 +77,13 @@ def _write(options: argparse.Namespace, results: Sequence[Result]) -> None:
         options.html.write_text(html_report(results, overall(results)))
 
 
+def _folder(text: str) -> str:
+    """Read the name of a folder that must be there."""
+    if not Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is no folder; name another")
+    return text
+
+
 def _parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="replay", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -85,22 +93,30 @@ def _parser() -> argparse.ArgumentParser:
         "--checkpoint", action="append", required=True, metavar="FOLDER", help="the policy's; each further one: what if"
     )
     made.add_argument("--from", dest="start", default="", metavar="CAPSULE", help="begin there: a file, or a name")
-    made.add_argument("--capsules", default="", metavar="FOLDER", help="where capsules are that the log restores")
+    made.add_argument(
+        "--capsules", type=_folder, default="", metavar="FOLDER", help="where capsules are that the log restores"
+    )
     made.add_argument("--contract", default="", metavar="FILE", help="of the bag; an incident has its own")
     made.add_argument(
         "--instruction", default="", help="what if; or the episode's, for a bag that does not say", metavar="TEXT"
     )
     made.add_argument("--seed", action="append", type=ros_seed, default=[], help="what if, each; or the episode's")
     made.add_argument(
-        "--bound", type=float, default=BOUND, help="rad or m, where bytes need not be equal (default: %(default)s)"
+        "--bound",
+        type=not_negative,
+        default=BOUND,
+        metavar="N",
+        help="rad or m, where bytes need not be equal (default: %(default)s)",
     )
     made.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
-    made.add_argument("--threads", type=int, default=0, metavar="N", help="of the CPU (default: as recorded, else 1)")
+    made.add_argument(
+        "--threads", type=positive, default=0, metavar="N", help="of the CPU (default: as recorded, else 1)"
+    )
     recorded = "default: as an incident was recorded, else auto"
     made.add_argument("--precision", default="", choices=("auto", *PRECISIONS), help=recorded)
     made.add_argument("--weights", default="", choices=WEIGHTS, help=recorded)
     made.add_argument(
-        "--period", type=float, default=0.0, metavar="S", help="between chunks of a bag that has none recorded"
+        "--period", type=above_zero, default=0.0, metavar="S", help="between chunks of a bag that has none recorded"
     )
     made.add_argument("--workers", type=positive, default=1, metavar="N", help="processes for several bags or seeds")
     made.add_argument("--ray", metavar="ADDRESS", help="run on a Ray cluster (auto: the one found, local: one here)")

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from flashrt_ros.policy.action_map import ActionMap
-from flashrt_ros.policy.capsule_info import check_path, read_info
+from flashrt_ros.policy.capsule_info import SUFFIX, check_path, read_info
 from flashrt_ros.policy.contract import Contract, load_contract
 from flashrt_ros.policy.loading import Policy, load_policy
 from flashrt_ros.policy.replay import Replay, Step, WhatIf
@@ -234,13 +234,13 @@ class _Replayed:
         """Name of the capsule to begin from, the position of the record behind which it was taken, its boundary."""
         path = Path(self._job.start)
         if not path.is_file():
-            found = [p for f in self._capsule_folders() for p in f.glob(f"{path.name}.safetensors")]
+            folders = self._capsule_folders()
+            found = [file for folder in folders if (file := folder / f"{path.name}{SUFFIX}").is_file()]
             if not found:
-                raise FlashrtError(
-                    ErrorCode.UNKNOWN_CAPSULE,
-                    f"capsule {self._job.start} is neither a file nor in "
-                    f"{', '.join(map(str, self._capsule_folders())) or 'any folder: give --capsules'}",
-                )
+                where = ", ".join(map(str, folders)) or "any folder"
+                advice = "name another" if self._job.capsules else "give the folder that it is in as --capsules"
+                problem = f"capsule {self._job.start} is neither a file nor in {where}: {advice}"
+                raise FlashrtError(ErrorCode.UNKNOWN_CAPSULE, problem)
             path = found[0]
         check_path(path)
         info = read_info(path)

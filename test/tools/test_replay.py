@@ -78,6 +78,19 @@ def test_exit_codes(arguments: list[str], tmp_path: Path) -> None:
     assert main([str(tmp_path / "no"), *arguments[1:]]) == 2
 
 
+@pytest.mark.parametrize(
+    "option",
+    ["--bound=nan", "--bound=-1", "--bound=inf", "--period=-1", "--period=nan", "--threads=-1", "--capsules=/no"],
+)
+def test_what_no_replay_can_go_by_is_refused_at_once(
+    arguments: list[str], option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([*arguments, option])
+    name, _, value = option.partition("=")
+    assert f"argument {name}: {value} is no" in capsys.readouterr().err
+
+
 def test_a_browser_shows_the_verdict(arguments: list[str], tmp_path: Path, require_program: Callable[..., str]) -> None:
     browser = require_program("chromium", BROWSERS, "no browser shows the report here")
     page = tmp_path / "replay.html"

@@ -17,7 +17,7 @@ import yaml
 from flashrt_ros.models.tiny_pi0 import write_tiny_pi0
 from flashrt_ros.policy.contract import Contract, load_contract
 from flashrt_ros.policy.loading import Policy, load_policy
-from flashrt_ros.policy.replay_incident import BAG, CONTRACT, FACTS, SCHEMA
+from flashrt_ros.policy.replay_incident import BAG, CAPSULES, CONTRACT, FACTS, SCHEMA
 from flashrt_ros.policy.replay_session import RecordedSession
 from flashrt_ros.tools.audit import random_observation
 from flashrt_ros.tools.replay import main
@@ -78,6 +78,11 @@ def test_it_is_replayed_with_the_precision_and_weights_that_it_records(incident:
 )
 def test_what_is_asked_for_comes_first(incident: Path, pi0: Path, asked: dict[str, str], foreign: list[str]) -> None:
     assert run_job(Job(str(incident), (str(pi0),), device="cpu", **asked)).runs[0].foreign == foreign
+
+
+def test_a_capsule_that_it_has_not_may_be_elsewhere(incident: Path, pi0: Path) -> None:
+    error = run_job(Job(str(incident), (str(pi0),), start="nope", device="cpu")).error
+    assert f"nor in {incident / CAPSULES}: give the folder that it is in as --capsules" in error
 
 
 def test_of_a_bag_the_command_is_told(incident: Path, pi0: Path, tmp_path: Path) -> None:

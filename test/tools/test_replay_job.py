@@ -54,6 +54,12 @@ def test_from_a_capsule_on(job: Job, capsules: Path, name: str) -> None:
     assert (result.error, result.verdict, len(result.runs[0].chunks)) == ("", "equal", 4)
 
 
+def test_a_capsule_that_is_nowhere(job: Job, capsules: Path) -> None:
+    nowhere = replace(job, start="nope")
+    assert "nor in any folder: give the folder that it is in as --capsules" in run_job(nowhere).error
+    assert f"neither a file nor in {capsules}: name another" in run_job(replace(nowhere, capsules=str(capsules))).error
+
+
 def test_what_ifs_are_drawn_beside_the_replay(job: Job, tmp_path: Path) -> None:
     other = write_tiny_checkpoint(tmp_path / "other", seed=5)
     what_if = replace(job, instruction="press the green button", seeds=(8,), checkpoints=(*job.checkpoints, str(other)))
