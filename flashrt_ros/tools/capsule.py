@@ -58,7 +58,8 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("capsules", nargs="*", help=f"{one}; none: all of the folder")
     verify.set_defaults(run=_verify)
     diff = commands.add_parser("diff", parents=[folder, as_json], help="tell in what two capsules differ")
-    diff.add_argument("capsules", nargs=2, metavar="capsule", help=one)
+    diff.add_argument("left", metavar="A", help=one)
+    diff.add_argument("right", metavar="B", help=one)
     diff.set_defaults(run=_diff)
     rm = commands.add_parser("rm", parents=[folder], help="delete capsules of a folder that no node uses")
     rm.add_argument("names", nargs="+", metavar="name")
@@ -77,6 +78,8 @@ def _ls(options: argparse.Namespace) -> int:
     reasons = {name: str(error) for name, error in unreadable.items()}
     if options.json:
         print(json.dumps({"folder": str(options.folder), "capsules": rows, "unreadable": reasons}, indent=2))
+    elif not rows and not reasons:
+        print(f"{options.folder}: there are no capsules")
     else:
         _console().print(capsule_tables.listing(rows, reasons, str(options.folder)))
     return 1 if unreadable else 0
@@ -106,9 +109,11 @@ def _verify(options: argparse.Namespace) -> int:
     results = [_verified(path) for path in paths]
     if options.json:
         print(json.dumps(results, indent=2))
+    elif not results:
+        print(f"{options.folder}: there are no capsules")
     for result in results if not options.json else ():
         rate = f"{result['nbytes'] / 1e6:.1f} MB in {result['seconds']:.2f} s"
-        print(f"{result['path']}: {result['trouble'] or f'whole, {rate}'}")
+        print(result["trouble"] or f"{result['path']}: whole, {rate}")
     return 1 if any(result["trouble"] for result in results) else 0
 
 
@@ -130,7 +135,7 @@ def _verified(path: Path) -> dict[str, Any]:
 
 
 def _diff(options: argparse.Namespace) -> int:
-    left, right = (_path(options.folder, capsule) for capsule in options.capsules)
+    left, right = (_path(options.folder, capsule) for capsule in (options.left, options.right))
     found = compare(left, right)
     if options.json:
         print(json.dumps({"same": found.same} | asdict(found), indent=2))
@@ -151,15 +156,23 @@ def _rm(options: argparse.Namespace) -> int:
 
 
 def _scan(folder: Path) -> Any:
+    _check_folder(folder)
     try:
         return scan(folder)
     except OSError as error:
         raise storage(folder, error) from error
 
 
+def _check_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        problem = f"{folder} is no folder: name that of the capsules with --folder; a node makes its own when it runs"
+        raise FlashrtError(ErrorCode.STORAGE, problem)
+
+
 def _path(folder: Path, capsule: str) -> Path:
     """The file that somebody means: anything that looks like a path is one."""
     if "/" not in capsule and not capsule.endswith(SUFFIX):
+        _check_folder(folder)
         return path_of(folder, capsule)
     check_path(Path(capsule))
     return Path(capsule)

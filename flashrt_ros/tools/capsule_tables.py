@@ -32,7 +32,7 @@ def listing(rows: Sequence[Mapping[str, Any]], unreadable: Mapping[str, str], ti
             "yes" if row["pinned"] else "",
             row["instruction"],
         )
-    return Group(table, *(Text(reason, "red") for reason in unreadable.values()))
+    return Group(*([table] if rows else []), *(Text(reason, "red") for reason in unreadable.values()))
 
 
 def details(shown: Mapping[str, Any]) -> RenderableType:

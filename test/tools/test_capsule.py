@@ -115,7 +115,9 @@ def test_verify(run: Run, folder: Path) -> None:
     assert code == 1
     assert [Path(each["path"]).stem for each in found if each["trouble"]] == ["later"]
     assert run("verify", "left")[0] == 0
-    assert "do not match their checksum" in run("verify", "later")[1]
+    said = run("verify", "later")[1]
+    assert "do not match their checksum" in said
+    assert said.count("later.safetensors") == 1
 
 
 def test_what_is_no_capsule_is_not_to_be_deleted(run: Run, folder: Path, tmp_path: Path) -> None:
@@ -194,10 +196,27 @@ def test_what_cannot_be_done_says_why(run: Run, arguments: list[str], message: s
 
 
 def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for command in (["ls"], ["verify"], ["rm", "a"]):
+    for command in (["ls"], ["verify"], ["rm", "a"], ["show", "a"], ["diff", "a", "b"]):
         assert capsule.main([*command, "--folder", str(tmp_path / "absent")]) == 2
-        assert "absent" in capsys.readouterr().err
+        assert "absent is no folder: name that of the capsules with --folder" in capsys.readouterr().err
     assert not (tmp_path / "absent").exists()
+
+
+def test_a_folder_without_capsules_is_said_to_have_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("ls", "verify"):
+        assert capsule.main([command, "--folder", str(tmp_path)]) == 0
+        assert capsys.readouterr().out == f"{tmp_path}: there are no capsules\n"
+    (tmp_path / "torn.safetensors").touch()
+    assert capsule.main(["ls", "--folder", str(tmp_path)]) == 1
+    said = capsys.readouterr().out
+    assert "torn.safetensors" in said
+    assert "instruction" not in said, "an empty table"
+
+
+def test_help_names_both_that_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        capsule.main(["diff", "-h"])
+    assert "[--json] A B" in " ".join(capsys.readouterr().out.split())
 
 
 def test_it_starts_without_torch_and_ros(folder: Path) -> None:
