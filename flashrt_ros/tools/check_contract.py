@@ -42,7 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.print(text, style=style, markup=False, soft_wrap=True)
 
     if not options.file.is_file():
-        say(f"check_contract: {options.file}: there is no such file", "red")
+        what = "it is a folder; name a contract in it" if options.file.is_dir() else "there is no such file"
+        say(f"check_contract: {options.file}: {what}", "red")
         return _UNCHECKED
     try:
         contract = load_contract(options.file)

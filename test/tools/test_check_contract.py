@@ -202,5 +202,7 @@ def test_velocities_are_compared_with_the_limits_of_velocity(
 def test_what_cannot_be_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path / "nowhere.yaml")]) == 2
     assert "there is no such file" in capsys.readouterr().out
+    assert main([str(CONFIG)]) == 2
+    assert f"{CONFIG}: it is a folder; name a contract in it" in capsys.readouterr().out
     assert main([str(DEMO), "--checkpoint", str(tmp_path)]) == 2
     assert "config.json: not found" in capsys.readouterr().out
