@@ -21,7 +21,6 @@ from typing import Literal
 import numpy as np
 import torch
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
 from flashrt_ros.models.tiny import write_tiny_checkpoint
@@ -30,6 +29,7 @@ from flashrt_ros.policy.loading import Policy, load_policy
 from flashrt_ros.policy.processing import Observation
 from flashrt_ros.policy.session import Mode, Session
 from flashrt_ros.runtime.errors import FlashrtError
+from flashrt_ros.tools.wide_console import wide_console
 
 Trace = dict[str, bytes | str]
 """Of a run: the actions of each chunk, what was said, and the digests of the state buffers at its start and its end."""
@@ -198,7 +198,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--precision", choices=("auto", *PRECISIONS), default="auto")
     parser.add_argument("--weights", choices=WEIGHTS, default="auto", help="fp8: those of pi0's and pi0.5's expert")
     options = parser.parse_args(arguments)
-    console = Console()
+    console = wide_console()
     with tempfile.TemporaryDirectory() as folder, console.status("loading") as status:
         checkpoint = options.checkpoint or str(write_tiny_checkpoint(Path(folder) / "tiny"))
         try:

@@ -18,16 +18,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from flashrt_ros.policy.capsule_info import FORMAT, SUFFIX, check_path, info_of, path_of, regions_of
 from flashrt_ros.policy.folder_index import FolderIndex, default_folder, read_pins, scan
 from flashrt_ros.policy.tensor_file import open_checked, storage
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 from flashrt_ros.tools import capsule_tables
 from flashrt_ros.tools.capsule_diff import compare
-
-_WIDTH_OF_A_PIPE = 160
+from flashrt_ros.tools.wide_console import wide_console
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -81,7 +78,7 @@ def _ls(options: argparse.Namespace) -> int:
     elif not rows and not reasons:
         print(f"{options.folder}: there are no capsules")
     else:
-        _console().print(capsule_tables.listing(rows, reasons, str(options.folder)))
+        wide_console().print(capsule_tables.listing(rows, reasons, str(options.folder)))
     return 1 if unreadable else 0
 
 
@@ -97,7 +94,7 @@ def _show(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(shown, indent=2))
     else:
-        _console().print(capsule_tables.details(shown))
+        wide_console().print(capsule_tables.details(shown))
     return 0
 
 
@@ -140,7 +137,7 @@ def _diff(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"same": found.same} | asdict(found), indent=2))
     else:
-        _console().print(capsule_tables.difference(found, (left.stem, right.stem)))
+        wide_console().print(capsule_tables.difference(found, (left.stem, right.stem)))
     return 0 if found.same else 1
 
 
@@ -176,10 +173,6 @@ def _path(folder: Path, capsule: str) -> Path:
         return path_of(folder, capsule)
     check_path(Path(capsule))
     return Path(capsule)
-
-
-def _console() -> Console:
-    return Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ Exit code 0: it can be served; 1: it cannot; 2: it could not be checked.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import TypeVar
 
 import torch
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 
 from flashrt_ros.models.checkpoint import Checkpoint
@@ -31,9 +30,9 @@ from flashrt_ros.policy.prompts import Prompts
 from flashrt_ros.runtime.errors import FlashrtError
 from flashrt_ros.tools.contract_tables import expected
 from flashrt_ros.tools.fp8_error import action_error, actions_line, weight_errors, weights_table
+from flashrt_ros.tools.wide_console import wide_console
 
 _GOOD, _BAD, _UNCHECKED = 0, 1, 2
-_WIDTH_OF_A_PIPE = 160
 _LISTED = 10
 _T = TypeVar("_T")
 
@@ -50,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.fp8 and options.headers:
         parser.error("--fp8 reads the values of the tensors; leave --headers out")
-    console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE, highlight=False)
+    console = wide_console()
     try:
         folder = open_folder(options.path)
         checkpoint = Checkpoint(options.path)

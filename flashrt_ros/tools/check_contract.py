@@ -8,12 +8,10 @@ Exit code 0: good. 1: it is not, or does not fit the checkpoint; what is wrong i
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
 
 from flashrt_ros.models.policy_model import PolicyConfig
 from flashrt_ros.policy.action_map import ActionMap
@@ -23,9 +21,9 @@ from flashrt_ros.policy.contract_fit import misfits, unsupported
 from flashrt_ros.policy.opening import open_folder
 from flashrt_ros.runtime.errors import FlashrtError
 from flashrt_ros.tools.contract_tables import expected, overview, stopping_time
+from flashrt_ros.tools.wide_console import wide_console
 
 _GOOD, _BAD, _UNCHECKED = 0, 1, 2
-_WIDTH_OF_A_PIPE = 160
 _LONG_STOP = 1.0  # s
 
 
@@ -36,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("file", type=Path, metavar="FILE", help="the contract")
     parser.add_argument("--checkpoint", type=Path, metavar="PATH", help="the policy's folder")
     options = parser.parse_args(arguments)
-    console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE, highlight=False)
+    console = wide_console()
 
     def say(text: str, style: str = "") -> None:
         console.print(text, style=style, markup=False, soft_wrap=True)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from flashrt_ros.tools.replay_result import DIFFERENT, EQUAL, INCOMPLETE, Result, Run, worst
 from flashrt_ros.tools.report_html import SENTENCES
@@ -26,14 +26,14 @@ def overall(results: Sequence[Result]) -> str:
 
 def print_results(results: Sequence[Result], console: Console) -> None:
     """Print a table of the runs, and what is not as it should be."""
-    table = Table("bag", "run", "verdict", "chunks", "equal", "largest", "judged by", "commands", box=SIMPLE_HEAD)
+    named = [Column(name, overflow="fold") for name in ("bag", "run")]
+    table = Table(*named, "verdict", "chunks", "equal", "largest", "judged by", "commands", box=SIMPLE_HEAD)
     for result in results:
         for run in result.runs:
             equal = sum(chunk.verdict == EQUAL for chunk in run.chunks)
-            bound = "bytes" if run.exact else f"bound {run.bound:g}"
             table.add_row(
                 escape(result.bag), escape(run.name), _judgement(run), str(len(run.chunks)), str(equal),
-                f"{run.largest:.3g}", bound, _commands(run),
+                f"{run.largest:.3g}", _standard(run), _commands(run),
             )  # fmt: skip
         if result.error:
             table.add_row(escape(result.bag), "", result.verdict)
@@ -98,6 +98,12 @@ def _count(suite: ElementTree.Element) -> None:
 
 def _judgement(run: Run) -> str:
     return "what if" if run.what_if else run.verdict
+
+
+def _standard(run: Run) -> str:
+    if run.what_if:
+        return "-"
+    return "bytes" if run.exact else f"bound {run.bound:g}"
 
 
 def _commands(run: Run) -> str:

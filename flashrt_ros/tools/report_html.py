@@ -100,7 +100,7 @@ def _runs(runs: Sequence[Run]) -> str:
             str(len(run.chunks)),
             str(sum(chunk.verdict == EQUAL for chunk in run.chunks)),
             f"{run.largest:.3g}",
-            "bytes must be equal" if run.exact else f"bound {run.bound:g}",
+            _standard(run),
             _commands(run),
             escape(run.checkpoint),
         )
@@ -114,6 +114,12 @@ def _judgement(run: Run) -> str:
     if run.what_if:
         return "what if"
     return f'<span class="{"bad" if run.verdict in (DIFFERENT, INCOMPLETE) else ""}">{run.verdict}</span>'
+
+
+def _standard(run: Run) -> str:
+    if run.what_if:
+        return "not judged"
+    return "bytes must be equal" if run.exact else f"bound {run.bound:g}"
 
 
 def _commands(run: Run) -> str:

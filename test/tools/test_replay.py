@@ -21,12 +21,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from flashrt_ros.testing import Replayed, replay
 from flashrt_ros.tools import replay_many
 from flashrt_ros.tools.replay import main
 from flashrt_ros.tools.replay_job import Job
 from flashrt_ros.tools.replay_many import ATTEMPTS, run_jobs, run_jobs_on_ray
+from flashrt_ros.tools.replay_output import print_results
 from flashrt_ros.tools.replay_result import Result, result_of
 
 __all__ = ["replay"]  # the fixture
@@ -60,7 +62,10 @@ def test_what_is_written_says_the_same(
     code = main([*arguments, str(tampered), "--seed", "9", *(f"--{kind}={path}" for kind, path in out.items())])
     assert code == 1
     printed = capsys.readouterr().out
+    for path in (arguments[0], tampered):
+        assert re.search(rf"^ *{path} +replay ", printed, re.MULTILINE), "a path is cut"
     assert "different: something differs" in printed
+    assert len(re.findall(r"what if +6 +\d +\S+ +- ", printed)) == 2
     assert "chunk 2 is the first that differs, observed at 1.600 s" in re.sub(r"\s+", " ", printed)
     data = json.loads(out["json"].read_text())
     assert (data["verdict"], [r["verdict"] for r in data["results"]]) == ("different", ["equal", "different"])
@@ -68,9 +73,16 @@ def test_what_is_written_says_the_same(
     suites = ElementTree.parse(out["junit"]).getroot().findall("testsuite")
     assert [(s.get("tests"), s.get("failures"), s.get("errors")) for s in suites] == [("6", "0", "0"), ("6", "1", "0")]
     page = out["html"].read_text()
+    assert page.count("<td>not judged</td>") == 2
     assert 'id="verdict" class="verdict different"' in page
     assert page.count("<svg") == 2 * (6 + 3)
     assert not re.search(r"""(src|href)=["'](?!data:|#)|url\(|@import""", page), "it must need no network"
+
+
+def test_a_long_path_is_folded_and_not_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    path = "/long" * 40
+    print_results([Result(path, error="no")], Console(width=80))
+    assert re.sub(r"\s|failed", "", capsys.readouterr().out).count(path) == 2  # in the table, and below with the reason
 
 
 def test_exit_codes(arguments: list[str], tmp_path: Path) -> None:
