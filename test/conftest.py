@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,16 @@ ROOT = Path(__file__).resolve().parent.parent
 def pytest_configure(config: pytest.Config) -> None:
     """Keep this process, and what it starts, in a ROS domain of its own."""
     config.stash[pytest.StashKey[object]()] = ros_domain.claim()
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    """Keep what pytest does on a signal: a command that is run in this process has its own way."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        if signal.getsignal(number) != handler:
+            signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,7 @@ import torch
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from flashrt_ros.demo import interrupts
 from flashrt_ros.models.tiny import write_tiny_checkpoint
 from flashrt_ros.policy.device import PRECISIONS, WEIGHTS
 from flashrt_ros.policy.loading import Policy, load_policy
@@ -190,6 +191,7 @@ def _differing(expected: Trace, found: Trace) -> list[str]:
     return [name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name)]
 
 
+@interrupts.as_exit_code
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; 0 if the state is closed."""
     parser = argparse.ArgumentParser(prog="audit", description=__doc__)

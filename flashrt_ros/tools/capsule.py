@@ -18,6 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from flashrt_ros.demo import interrupts
 from flashrt_ros.policy.capsule_info import FORMAT, SUFFIX, check_path, info_of, path_of, regions_of
 from flashrt_ros.policy.folder_index import FolderIndex, default_folder, read_pins, scan
 from flashrt_ros.policy.tensor_file import open_checked, storage
@@ -27,6 +28,7 @@ from flashrt_ros.tools.capsule_diff import compare
 from flashrt_ros.tools.wide_console import wide_console
 
 
+@interrupts.as_exit_code
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command."""
     options = _parser().parse_args(arguments)

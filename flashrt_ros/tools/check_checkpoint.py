@@ -18,6 +18,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
 from rich.table import Table
 
+from flashrt_ros.demo import interrupts
 from flashrt_ros.models.checkpoint import Checkpoint
 from flashrt_ros.models.config import HybridConfig
 from flashrt_ros.models.pi0_config import Pi0Config
@@ -37,6 +38,7 @@ _LISTED = 10
 _T = TypeVar("_T")
 
 
+@interrupts.as_exit_code
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; 0 if the checkpoint can be served."""
     description, _, codes = (__doc__ or "").partition("\n\n")

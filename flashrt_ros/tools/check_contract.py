@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from flashrt_ros.demo import interrupts
 from flashrt_ros.models.policy_model import PolicyConfig
 from flashrt_ros.policy.action_map import ActionMap
 from flashrt_ros.policy.contract import Contract, load_contract
@@ -27,6 +28,7 @@ _GOOD, _BAD, _UNCHECKED = 0, 1, 2
 _LONG_STOP = 1.0  # s
 
 
+@interrupts.as_exit_code
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; 0 if the contract is good."""
     description, _, codes = (__doc__ or "").partition("\n\n")

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from flashrt_ros.demo import interrupts
 from flashrt_ros.policy.device import PRECISIONS, WEIGHTS
 from flashrt_ros.runtime.errors import FlashrtError
 from flashrt_ros.tools.arguments import above_zero, not_negative, output_file, positive, ros_seed
@@ -29,6 +30,7 @@ exit code: 0 as then (or nothing to compare with), 1 something differs, 2 nothin
 could be replayed"""
 
 
+@interrupts.as_exit_code
 def main(arguments: Sequence[str] | None = None) -> int:
     """Replay, report, and return the verdict as an exit code."""
     options = _parser().parse_intermixed_args(arguments)

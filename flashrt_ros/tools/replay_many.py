@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
@@ -30,8 +31,8 @@ def run_jobs(jobs: Sequence[Job], workers: int, progress: Progress = lambda what
     pieces = _divided(jobs) if workers > 1 else [[job] for job in jobs]
     if workers <= 1:
         return [run_job(job, progress) for job in jobs]
-    with ThreadPoolExecutor(workers) as pool:
-        futures = [[pool.submit(_in_a_process, job) for job in piece] for piece in pieces]
+    with ThreadPoolExecutor(workers) as pool, _Processes() as processes:
+        futures = [[pool.submit(_in_a_process, job, processes) for job in piece] for piece in pieces]
         results = []
         for piece in futures:
             results.append(_joined([future.result() for future in piece]))
@@ -97,20 +98,50 @@ def _joined(parts: Sequence[Result]) -> Result:
     return first
 
 
-def _in_a_process(job: Job) -> Result:
+class _Processes:
+    """Those that replay now. Leaving the context kills them, and lets none begin any more."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._running: set[subprocess.Popen[str]] = set()
+        self._is_over = False
+
+    def __enter__(self) -> _Processes:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        with self._guard:
+            self._is_over = True
+            for process in self._running:
+                process.kill()
+
+    def run(self, command: Sequence[str]) -> tuple[int, str]:
+        """Wait for a command, and return its exit code and what it wrote to stderr; CANCELED: the context is left."""
+        with self._guard:
+            if self._is_over:
+                raise FlashrtError(ErrorCode.CANCELED, "no replay begins any more")
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            )
+            self._running.add(process)
+        _, said = process.communicate()
+        with self._guard:
+            self._running.remove(process)
+        return process.returncode, said
+
+
+def _in_a_process(job: Job, processes: _Processes) -> Result:
     """Replay in a process of its own, in another one if that dies."""
     with tempfile.TemporaryDirectory(prefix="flashrt_replay_") as folder:
         given, wanted = Path(folder) / "job.json", Path(folder) / "result.json"
         given.write_text(json.dumps(asdict(job)))
         for attempt in range(1, ATTEMPTS + 1):
             command = [sys.executable, "-m", _WORKER, str(given), str(wanted)]
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-            if done.returncode == 0:
+            code, said = processes.run(command)
+            if code == 0:
                 return replace(result_of(json.loads(wanted.read_text())), attempts=attempt)
-    last = done.stderr.strip().rpartition("\n")[2]
-    return Result(
-        job.bag, error=f"its worker died {ATTEMPTS} times, last with code {done.returncode}: {last}", attempts=ATTEMPTS
-    )
+    last = said.strip().rpartition("\n")[2]
+    return Result(job.bag, error=f"its worker died {ATTEMPTS} times, last with code {code}: {last}", attempts=ATTEMPTS)
 
 
 if __name__ == "__main__":

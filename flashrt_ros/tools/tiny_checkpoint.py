@@ -8,9 +8,11 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from flashrt_ros.demo import interrupts
 from flashrt_ros.tools.arguments import output_folder, ros_seed
 
 
+@interrupts.as_exit_code
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the folder that the command line names."""
     parser = argparse.ArgumentParser(prog="tiny_checkpoint", description=__doc__)

@@ -157,6 +157,27 @@ def test_a_worker_that_always_dies_is_an_error(job: Job, monkeypatch: pytest.Mon
     assert "no_such_module" in result.error
 
 
+def test_an_interrupt_ends_its_workers_too(arguments: list[str], tmp_path: Path) -> None:
+    (tmp_path / "sleeper.py").write_text(
+        f"import os, pathlib, time\npathlib.Path({str(tmp_path)!r}, f'{{os.getpid()}}.pid').touch()\ntime.sleep(60)\n"
+    )
+    code = (
+        "import sys\nfrom flashrt_ros.tools import replay, replay_many\nreplay_many._WORKER = 'sleeper'\n"
+        "sys.exit(replay.main(sys.argv[1:]))"
+    )
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{Path(__file__).resolve().parents[2]}"}
+    command = [sys.executable, "-c", code, *arguments, "--workers=2", "--seed=1", "--seed=2"]
+    run = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    while len(started := list(tmp_path.glob("*.pid"))) < 2:
+        assert run.poll() is None
+        time.sleep(0.05)
+    run.send_signal(signal.SIGINT)
+    _, said = run.communicate(timeout=30)
+    assert (run.returncode, said) == (130, "interrupted\n")
+    assert list(tmp_path.glob("*.pid")) == started, "another was begun"
+    assert not [path for path in started if Path("/proc", path.stem).exists()]
+
+
 @pytest.fixture
 def local_ray() -> Iterator[None]:
     import ray
