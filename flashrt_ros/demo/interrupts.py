@@ -19,9 +19,13 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def raise_once() -> None:
-    """Let the first SIGINT, SIGTERM or SIGHUP raise KeyboardInterrupt, and none disturb the end that follows."""
+    """Let the first SIGINT, SIGTERM or SIGHUP raise KeyboardInterrupt, and none disturb the end that follows.
+
+    A SIGHUP that is ignored, as nohup has it, stays so.
+    """
     for number in _SIGNALS:
-        signal.signal(number, _interrupt)
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _interrupt)
 
 
 def as_exit_code(main: Callable[_P, int]) -> Callable[_P, int]:

@@ -10,7 +10,13 @@ from types import ModuleType
 
 import pytest
 
+from flashrt_ros.demo import interrupts
 from flashrt_ros.tools import audit, capsule, check_checkpoint, check_contract, replay, tiny_checkpoint
+
+
+def test_nohup_is_respected() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    assert interrupts.as_exit_code(lambda: signal.raise_signal(signal.SIGHUP) or 3)() == 3
 
 
 @pytest.mark.parametrize(
