@@ -56,7 +56,7 @@ def run_jobs_on_ray(jobs: Sequence[Job], address: str, progress: Progress = lamb
         try:
             ray.init(address=None if address == "local" else address, log_to_driver=False)
         except (ConnectionError, ValueError, RuntimeError) as error:
-            why = str(error).partition("\n")[0].rstrip(".")
+            why = str(error).partition("\n")[0].partition(". ")[0]
             problem = f"--ray {address}: {why}; start a cluster with `ray start --head`, or give --ray local"
             raise FlashrtError(ErrorCode.BAD_REQUEST, problem) from error
     remote = ray.remote(max_retries=ATTEMPTS - 1)(_run_plain)
