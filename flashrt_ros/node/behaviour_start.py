@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from flashrt_ros.node import interfaces
+from flashrt_ros.node.behaviour_arguments import check_run, named
 from flashrt_ros.node.behaviour_service import Verb
 from flashrt_ros.node.stamps import duration_of
 
@@ -35,6 +36,12 @@ class StartPolicy(Verb):
         super().__init__(name, f"{policy}/start_policy", interfaces.srv.StartPolicy, time_limit=time_limit, key=key)
         self.instruction, self.seed, self.start_from, self.retry = instruction, seed, start_from, retry
         self.step_limit, self.run_limit = step_limit, run_limit
+        self.check()
+
+    def check(self) -> None:
+        """See Verb.check."""
+        with named(self.name):
+            check_run(self.instruction, self.seed, self.start_from, self.retry, self.step_limit, self.run_limit)
 
     def fields(self) -> dict[str, Any]:
         """Return the request's fields."""
