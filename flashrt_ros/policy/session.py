@@ -418,8 +418,8 @@ class Session:
             if entry is None:
                 raise FlashrtError(
                     ErrorCode.NOT_IN_JOURNAL,
-                    f"rollback by {steps} boundaries: the journal goes {step} back; raise journal_bytes or "
-                    "restore a capsule",
+                    f"rollback by {steps} boundaries: the journal goes {step} back; restore a capsule, or raise "
+                    "the journal's budget (journal_budget of policy_node, journal_bytes of a Session)",
                 )
             boundary = entry.boundary
         assert entry is not None
