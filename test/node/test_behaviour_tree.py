@@ -80,7 +80,8 @@ def test_the_trees_of_config_load(path: Path) -> None:
     [
         ("", "the one key 'tree'"),
         ("tree: {}\nmore: 1", "the one key 'tree'"),
-        ("tree: [", "cannot be read"),
+        ("tree:\n  [", "tree.yaml:2: not YAML"),
+        ("tree: 2026-13-45", "tree.yaml: not YAML: month must be in 1..12"),
         ("tree: 3", "tree: expected one 'kind: ...', found 3"),
         ("tree: {sequence: []}", "tree.sequence: expected a list of at least one child"),
         ("tree: {sequence: [snapshot: {}]}", "tree.sequence[0].snapshot: lacks capsule; its arguments are"),
