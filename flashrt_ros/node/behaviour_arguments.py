@@ -11,6 +11,10 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from rclpy.exceptions import NameValidationException
+from rclpy.expand_topic_name import expand_topic_name
+from rclpy.validate_full_topic_name import validate_full_topic_name
+
 from flashrt_ros.node.request_bounds import check_bound
 from flashrt_ros.policy.names import check_name
 from flashrt_ros.policy.whole import check_whole
@@ -34,6 +38,27 @@ def check_time_limit(seconds: float) -> None:
         raise FlashrtError(ErrorCode.BAD_REQUEST, f"time_limit is {seconds} s; give a finite number above 0")
 
 
+def check_ros_name(kind: str, name: str) -> None:
+    """Refuse a name that no topic, service or action (`kind`) can have in ROS."""
+    try:
+        validate_full_topic_name(expand_topic_name(name, "node", "/"), is_service=kind != "topic")
+    except (ValueError, NameValidationException) as error:
+        message = (
+            f"{kind} {name!r} is no name in ROS; give parts of letters, digits and '_' with '/' between, none of them "
+            "empty or with a digit first"
+        )
+        raise FlashrtError(ErrorCode.BAD_REQUEST, message) from error
+
+
+def check_text(argument: str, text: str) -> None:
+    """Refuse a text that no message can hold, or that is longer than policy_node takes."""
+    check_bound(argument, text)
+    if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
+        raise FlashrtError(
+            ErrorCode.BAD_REQUEST, f"{argument} {text[:80]!r} has a NUL or a lone surrogate; leave it out"
+        )
+
+
 def check_steps(steps: int) -> None:
     """Refuse a number of boundaries by which nothing can be rolled back."""
     check_whole("steps", steps, 32)
@@ -43,7 +68,7 @@ def check_steps(steps: int) -> None:
 
 def check_episode(instruction: str, seed: int) -> None:
     """Refuse what begins no episode; an empty instruction is that of the episode in force."""
-    check_bound("instruction", instruction)
+    check_text("instruction", instruction)
     check_whole("seed", seed, 64)
 
 

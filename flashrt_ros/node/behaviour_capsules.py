@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from flashrt_ros.node import interfaces
-from flashrt_ros.node.behaviour_arguments import check_seeds, named
+from flashrt_ros.node.behaviour_arguments import check_seeds, check_text, named
 from flashrt_ros.node.behaviour_service import Verb
-from flashrt_ros.node.request_bounds import check_bound
 from flashrt_ros.policy.names import check_name
 
 
@@ -138,7 +137,7 @@ class SaveIncident(Verb):
     def check(self) -> None:
         """See Verb.check."""
         with named(self.name):
-            check_bound("reason", self.reason)
+            check_text("reason", self.reason)
 
     def fields(self) -> dict[str, Any]:
         """Return the request's fields."""

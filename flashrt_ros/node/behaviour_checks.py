@@ -13,7 +13,7 @@ from rclpy.node import Node
 from std_msgs.msg import Bool
 from std_srvs.srv import Trigger
 
-from flashrt_ros.node.behaviour_arguments import check_time_limit, named
+from flashrt_ros.node.behaviour_arguments import check_ros_name, check_time_limit, named
 from flashrt_ros.node.behaviour_service import ServiceBehaviour, required_node
 
 
@@ -27,6 +27,7 @@ class WaitForTrue(Behaviour):
         """`topic` is relative to the node's namespace; `time_limit` in s."""
         super().__init__(name)
         with named(name):
+            check_ros_name("topic", topic)
             check_time_limit(time_limit)
         self.topic, self.time_limit = topic, time_limit
         self._node: Node | None = None

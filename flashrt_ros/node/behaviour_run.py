@@ -17,7 +17,7 @@ from rclpy.task import Future
 
 from flashrt_ros.node import interfaces
 from flashrt_ros.node.action_client import ThreadSafeActionClient
-from flashrt_ros.node.behaviour_arguments import check_run, check_time_limit, named
+from flashrt_ros.node.behaviour_arguments import check_ros_name, check_run, check_time_limit, named
 from flashrt_ros.node.behaviour_service import error_of, new_request_id, required_node
 from flashrt_ros.node.stamps import duration_of
 
@@ -62,12 +62,13 @@ class RunPolicy(Behaviour):
             key: blackboard key that gets each result.
         """
         super().__init__(name)
+        self.action = f"{policy}/run_policy"
         with named(name):
+            check_ros_name("action", self.action)
             check_time_limit(time_limit)
         self.instruction, self.seed, self.start_from, self.retry = instruction, seed, start_from, retry
         self.step_limit, self.run_limit, self.time_limit = step_limit, run_limit, time_limit
         self.check(self.retry)
-        self.action = f"{policy}/run_policy"
         self.response: Any = None
         self.feedback: Any = None
         self._node: Node | None = None

@@ -15,7 +15,7 @@ from rclpy.client import Client
 from rclpy.node import Node
 from rclpy.task import Future
 
-from flashrt_ros.node.behaviour_arguments import check_time_limit, named
+from flashrt_ros.node.behaviour_arguments import check_ros_name, check_time_limit, named
 
 
 class ServiceBehaviour(Behaviour):
@@ -33,6 +33,7 @@ class ServiceBehaviour(Behaviour):
         """`service`: relative to the node's namespace; `time_limit`: s; `key`: where the blackboard gets responses."""
         super().__init__(name)
         with named(name):
+            check_ros_name("service", service)
             check_time_limit(time_limit)
         self.service = service
         self.time_limit = time_limit

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from flashrt_ros.node import interfaces
-from flashrt_ros.node.behaviour_arguments import check_episode, check_steps, named
+from flashrt_ros.node.behaviour_arguments import check_episode, check_steps, check_text, named
 from flashrt_ros.node.behaviour_capsules import DropCapsule, LoadCapsule, SampleActions, SaveCapsule, SaveIncident
 from flashrt_ros.node.behaviour_checks import CallTrigger, WaitForTrue
 from flashrt_ros.node.behaviour_run import RunPolicy
@@ -129,6 +129,7 @@ class Fork(Verb):
         with named(self.name):
             check_new_name(self.capsule)
             check_label(self.label)
+            check_text("label", self.label)
 
     def fields(self) -> dict[str, Any]:
         """Return the request's fields."""

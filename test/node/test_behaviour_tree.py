@@ -101,6 +101,10 @@ def test_the_trees_of_config_load(path: Path) -> None:
             "tree: {sample_actions: {seeds: [a]}}",
             "tree.sample_actions: behaviour 'sample_actions': seeds[0] 'a' is not",
         ),
+        (
+            "tree: {call_trigger: {service: my check}}",
+            "tree.call_trigger: behaviour 'call_trigger': service 'my check' is",
+        ),
         ("tree: {start_policy: {run_limit: .nan}}", "tree.start_policy: behaviour 'start_policy': run_limit is nan s"),
         ("tree: {wait_for_true: {topic: a, time_limit: .inf}}", "tree.wait_for_true: behaviour 'wait_for_true': time_"),
         ("tree: {retry: {times: 0, child: {stop_policy: }}}", "tree.retry: times is 0"),

@@ -417,6 +417,13 @@ def test_a_trigger_is_judged_by_its_success(node: Node, success: bool, status: S
         (lambda: SaveIncident("x" * 1025), "'save_incident': reason has 1025 characters"),
         (lambda: Snapshot("a", time_limit=float("nan")), "'snapshot': time_limit is nan s; give a finite number above"),
         (lambda: WaitForTrue("holding", time_limit=float("inf")), "'wait_for_true': time_limit is inf s"),
+        (lambda: Fork("a", "left\0"), r"'fork': label 'left\\x00' has a NUL or a lone surrogate"),
+        (lambda: RunPolicy("press \ud800"), r"'run_policy': instruction 'press \\ud800' has a NUL or a lone surrogate"),
+        (lambda: SaveIncident("\0"), r"'save_incident': reason '\\x00' has a NUL"),
+        (lambda: Snapshot("a", policy="the policy"), "'snapshot': service 'the policy/snapshot' is no name in ROS"),
+        (lambda: RunPolicy(policy="1policy"), "'run_policy': action '1policy/run_policy' is no name in ROS"),
+        (lambda: WaitForTrue("grasp//holding"), "'wait_for_true': topic 'grasp//holding' is no name in ROS"),
+        (lambda: CallTrigger(""), "'call_trigger': service '' is no name in ROS"),
         (lambda: RunPolicy(time_limit=float("nan")), "'run_policy': time_limit is nan s"),
     ],
 )
