@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from flashrt_ros.tools.arguments import output_file, positive, ros_seed
+from flashrt_ros.tools.arguments import folder_to_make, output_file, positive, ros_seed
 
 _DESCRIPTION = """\
 A simulated arm publishes camera images and joint states, policy_node makes chunks of actions from them, command_node
@@ -77,7 +77,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--view", action="store_true", help="show the world in MuJoCo's window, where there is a screen")
     made.add_argument(
         "--output",
-        type=Path,
+        type=folder_to_make,
         metavar="FOLDER",
         help="where film, timeline, capsules and logs go (default: a temporary folder, which keeps the pictures)",
     )

@@ -55,3 +55,10 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path, capsys: pytest
     with pytest.raises(SystemExit):
         parser().parse_args(["--json", str(tmp_path / "no" / "result.json")])
     assert f"there is no folder {tmp_path / 'no'}" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit):
+        parser().parse_args(["--output", str(tmp_path / "file")])
+    assert f"argument --output: {tmp_path}/file: {tmp_path}/file is no folder" in capsys.readouterr().err
