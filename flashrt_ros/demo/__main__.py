@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from flashrt_ros.demo import interrupts
-from flashrt_ros.demo.options import parser
+from flashrt_ros.demo.options import read
 from flashrt_ros.demo.play import StepFailedError
-from flashrt_ros.demo.printing import print_logs
+from flashrt_ros.demo.printing import contents, print_logs
 from flashrt_ros.demo.processes import ProcessEndedError
 from flashrt_ros.demo.progress import Progress
 from flashrt_ros.demo.show import show, show_episodes
@@ -28,7 +28,7 @@ _FAILED, _INTERRUPTED = 1, 130
 
 def main() -> int:
     """Run the demo; the exit code is 0 if everything held."""
-    options = parser().parse_args()
+    options = read()
     interrupts.raise_once()
     console = Console(highlight=False)
     begun = time.monotonic()
@@ -55,7 +55,8 @@ def main() -> int:
         return _explain(console, str(error), sorted((folder / "logs").glob("*.log")))
     finally:
         if keep:
-            console.print(f"pictures, capsules and logs are in {folder}", soft_wrap=True)
+            if found := contents(folder):
+                console.print(f"in {folder}: {', '.join(found)}", markup=False, soft_wrap=True)
         else:
             _tidy(folder)
 

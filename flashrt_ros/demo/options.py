@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from flashrt_ros.tools.arguments import folder_to_make, output_file, positive, ros_seed
@@ -19,6 +20,10 @@ dark; a press is disturbed and fails; the memory rolls back to the boundary afte
 succeeds. Beside it the same retry with less than all of the memory. Exit code 0: all of it held.
 
 With --episodes the task is played again and again instead, and the table says how often it was solved."""
+
+_STEPS = 40
+_NOT_OF_EPISODES = ("steps", "untrained", "record")
+"""What only the verbs' part makes use of."""
 
 
 def pace(text: str) -> float:
@@ -47,13 +52,26 @@ def checkpoint(text: str) -> Path:
     return folder
 
 
+def read(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Read the command line, and refuse beside --episodes what is of no use there; None: this program's own."""
+    made = parser()
+    options = made.parse_args(arguments)
+    for name in _NOT_OF_EPISODES:
+        if options.episodes and getattr(options, name):
+            made.error(f"argument --{name}: is of no use with --episodes; leave one of them out")
+    options.steps = options.steps or _STEPS
+    return options
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the command line of the demo."""
     made = argparse.ArgumentParser(
         prog="./run demo", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     made.add_argument("--seed", type=ros_seed, default=7, help="of world and episodes (default: %(default)s)")
-    made.add_argument("--steps", type=positive, default=40, metavar="N", help="actions in each run of the verbs' part")
+    made.add_argument(
+        "--steps", type=positive, metavar="N", help=f"actions in each run of the verbs' part (default: {_STEPS})"
+    )
     made.add_argument("--episodes", type=positive, metavar="N", help="play N episodes of each kind of instruction")
     policy = made.add_mutually_exclusive_group()
     policy.add_argument(

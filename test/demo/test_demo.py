@@ -85,6 +85,7 @@ def test_two_at_once_hold_and_say_so(start: Start, tmp_path: Path) -> None:
     assert "restored = original: yes" in outputs[0]
     assert "untrained weights" in outputs[0]
     assert "picture:" not in outputs[0]
+    assert f"in {tmp_path / '0'}: capsules, logs\n" in outputs[0]
     logs = {log.stem for log in (tmp_path / "0" / "logs").iterdir()}
     assert logs == {"checkpoint", "robot", "command", "policy"}
     one, other = (json.loads(result.read_text()) for result in results)
@@ -124,6 +125,17 @@ def test_the_story_is_played_and_filmed(start: Start, tmp_path: Path) -> None:
         assert timeline.width > 1500
         assert colours(timeline, 0) > 1000
     assert [Path(picture).name for picture in found["pictures"]] == ["demo.gif", "demo_timeline.png"]
+
+
+def test_episodes_are_played_and_counted(start: Start, tmp_path: Path) -> None:
+    result = tmp_path / "result.json"
+    demo = start("--episodes", 1, "--view", "--json", result, "--output", tmp_path / "new", DISPLAY="")
+    text, _ = demo.communicate(timeout=TIME_LIMIT)
+    assert demo.returncode == 0, text
+    assert "no window: there is no screen here" in text
+    assert f"in {tmp_path / 'new'}: capsules, logs\n" in text
+    found = json.loads(result.read_text())
+    assert [kind["episodes"] for kind in found["summary"].values()] == [1, 1, 1]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flashrt_ros.demo.options import parser
+from flashrt_ros.demo.options import parser, read
 from flashrt_ros.models.tiny import write_tiny_checkpoint
 from flashrt_ros.models.tiny_pi0 import write_tiny_pi0
 
@@ -62,3 +62,19 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path, capsys: pytest.
     with pytest.raises(SystemExit):
         parser().parse_args(["--output", str(tmp_path / "file")])
     assert f"argument --output: {tmp_path}/file: {tmp_path}/file is no folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", [["--steps", "3"], ["--steps", "40"], ["--untrained"], ["--record"]])
+def test_what_episodes_make_no_use_of_is_refused_beside_them(
+    option: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        read(["--episodes", "1", *option])
+    assert f"argument {option[0]}: is of no use with --episodes" in capsys.readouterr().err
+    assert read(option).episodes is None
+
+
+def test_the_steps_of_the_help_are_those_that_are_made() -> None:
+    told = parser().format_help().partition("actions in each run")[2].partition("--episodes")[0]
+    assert f"(default: {read([]).steps})" in " ".join(told.split())
+    assert read(["--steps", "3"]).steps == 3
