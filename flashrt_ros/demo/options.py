@@ -8,7 +8,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from flashrt_ros.tools.arguments import folder_to_make, output_file, positive, ros_seed
+from flashrt_ros.tools.arguments import folder_to_make, not_negative, output_file, positive, ros_seed
 
 _DESCRIPTION = """\
 A simulated arm publishes camera images and joint states, policy_node makes chunks of actions from them, command_node
@@ -21,6 +21,8 @@ succeeds. Beside it the same retry with less than all of the memory. Exit code 0
 
 With --episodes the task is played again and again instead, and the table says how often it was solved."""
 
+_FASTEST = 100
+"""Simulated seconds a second."""
 _STEPS = 40
 _NOT_OF_EPISODES = ("steps", "untrained", "record")
 """What only the verbs' part makes use of."""
@@ -28,9 +30,9 @@ _NOT_OF_EPISODES = ("steps", "untrained", "record")
 
 def pace(text: str) -> float:
     """Read simulated seconds a second."""
-    number = float(text)
-    if not 0 <= number <= 100:
-        raise argparse.ArgumentTypeError(f"{number} is not from 0 to 100")
+    number = not_negative(text)
+    if number > _FASTEST:
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 0 to {_FASTEST}")
     return number
 
 

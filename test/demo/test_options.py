@@ -78,3 +78,13 @@ def test_the_steps_of_the_help_are_those_that_are_made() -> None:
     told = parser().format_help().partition("actions in each run")[2].partition("--episodes")[0]
     assert f"(default: {read([]).steps})" in " ".join(told.split())
     assert read(["--steps", "3"]).steps == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"), [("x", "a number"), ("nan", "a finite number of 0 or more"), ("101", "a number from 0 to 100")]
+)
+def test_of_a_bad_pace_is_said_what_is_wanted(text: str, wanted: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert (read(["--pace", "0"]).pace, read(["--pace", "100"]).pace) == (0.0, 100.0)
+    with pytest.raises(SystemExit):
+        read(["--pace", text])
+    assert f"argument --pace: {text} is not {wanted}\n" in capsys.readouterr().err
