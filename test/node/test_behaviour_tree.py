@@ -69,6 +69,17 @@ def test_every_behaviour_can_be_named_in_a_tree() -> None:
         assert not inspect.isabstract(kind)
 
 
+def test_the_page_names_the_arguments_of_every_behaviour() -> None:
+    page = (ROOT / "doc" / "behaviour_trees.md").read_text().partition("## In Python")[0]
+    rows = [line.split("|")[1:3] for line in page.splitlines() if line.startswith("| `")]
+    told = {kind: set(re.findall(r"`(\w+)`", row[1])) for row in rows for kind in re.findall(r"`(\w+)`", row[0])}
+    for kind, behaviour in LEAVES.items():
+        common = {"name", "time_limit"}
+        common |= {"key"} if kind != "wait_for_true" else set()
+        common |= {"policy"} if kind not in ("wait_for_true", "call_trigger") else set()
+        assert told[kind] | common == set(inspect.signature(behaviour).parameters), kind
+
+
 @pytest.mark.parametrize("path", sorted(ROOT.glob("config/*tree*.yaml")), ids=lambda path: path.name)
 def test_the_trees_of_config_load(path: Path) -> None:
     names = [behaviour.name for behaviour in load_tree(path).iterate()]
