@@ -54,6 +54,12 @@ def test_a_retry_counts_its_failures_and_tells_them_to_what_it_retries(
     assert Say.said == list(range(min(failures + 1, 3)))
 
 
+def test_a_run_beside_the_tree_is_told_the_failures_too(tmp_path: Path) -> None:
+    root: Any = load_tree(write(tmp_path, "tree: {retry: {times: 3, child: {start_policy: {retry: attempt}}}}"))
+    root.failures = 2
+    assert root.decorated.make_request().retry == 2
+
+
 @pytest.mark.parametrize(("kind", "failures", "status"), [("succeed", 1, Status.SUCCESS), ("fail", 0, Status.FAILURE)])
 def test_what_a_step_says_can_be_turned_round(tmp_path: Path, kind: str, failures: int, status: Status) -> None:
     Say.said = []
