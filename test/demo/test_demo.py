@@ -151,6 +151,17 @@ def test_a_signal_ends_every_process(start: Start, number: signal.Signals, modul
     assert not any(Path(f"/proc/{pid}").exists() for pid in nodes)
 
 
+def test_a_signal_while_it_is_loaded_ends_it_in_order_too(start: Start, tmp_path: Path) -> None:
+    demo = start("--output", tmp_path, PYTHONVERBOSE="1")
+    assert demo.stdout is not None
+    assert any(line.startswith("import 'rich.console'") for line in demo.stdout)
+    demo.send_signal(signal.SIGINT)
+    text, _ = demo.communicate(timeout=TIME_LIMIT)
+    assert demo.returncode == 130, text
+    assert "Traceback" not in text
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_node_that_dies_is_told_with_its_log(start: Start, tmp_path: Path) -> None:
     demo = start("--untrained", "--steps", 10_000, "--output", tmp_path)
     nodes = until_there_is("policy_node", demo)
