@@ -15,13 +15,20 @@ from rich.markup import escape
 
 from flashrt_ros.demo.options import read
 from flashrt_ros.demo.play import StepFailedError
-from flashrt_ros.demo.printing import contents, print_logs
+from flashrt_ros.demo.printing import print_logs
 from flashrt_ros.demo.processes import ProcessEndedError
 from flashrt_ros.demo.progress import Progress
 from flashrt_ros.demo.show import show, show_episodes
 from flashrt_ros.tools import ros_domain
 
 _FAILED = 1
+_KINDS = {
+    "pictures": ("*.gif", "*.png"),
+    "capsules": ("capsules/*.safetensors",),
+    "incidents": ("capsules.incidents/*/summary.md",),
+    "logs": ("logs/*.log",),
+}
+"""Where a demo's folder has them."""
 
 
 def run() -> int:
@@ -53,6 +60,11 @@ def run() -> int:
                 console.print(f"in {folder}: {', '.join(found)}", markup=False, soft_wrap=True)
         else:
             _tidy(folder)
+
+
+def contents(folder: Path) -> list[str]:
+    """Name the kinds of files that a demo has left in its folder."""
+    return [kind for kind, patterns in _KINDS.items() if any(any(folder.glob(pattern)) for pattern in patterns)]
 
 
 def _tidy(folder: Path) -> None:

@@ -12,19 +12,6 @@ from rich.markup import escape
 
 from flashrt_ros.demo.processes import tail
 
-_KINDS = {
-    "pictures": ("*.gif", "*.png"),
-    "capsules": ("capsules/*.safetensors",),
-    "incidents": ("capsules.incidents/*/summary.md",),
-    "logs": ("logs/*.log",),
-}
-"""Where a demo's folder has them."""
-
-
-def contents(folder: Path) -> list[str]:
-    """Name the kinds of files that a demo has left in its folder."""
-    return [kind for kind, patterns in _KINDS.items() if any(any(folder.glob(pattern)) for pattern in patterns)]
-
 
 def yes_or_no(holds: bool) -> str:
     """Whether something holds, for a console."""

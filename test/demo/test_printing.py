@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from flashrt_ros.demo.printing import contents, print_logs, print_verdicts
+from flashrt_ros.demo.printing import print_logs, print_verdicts
 
 
 @pytest.fixture
@@ -33,22 +33,3 @@ def test_the_end_of_each_log_is_printed_as_it_stands(console: Console, tmp_path:
     head, *lines = printed(console).splitlines()
     assert head == f"--- the end of {log} ---"
     assert lines == [f"[line] {number}" for number in range(10, 30)]
-
-
-@pytest.mark.parametrize(
-    ("file", "kind"),
-    [
-        ("demo.gif", "pictures"),
-        ("demo_timeline.png", "pictures"),
-        ("capsules/before_3f79.safetensors", "capsules"),
-        ("capsules.incidents/incident_one/summary.md", "incidents"),
-        ("logs/policy.log", "logs"),
-    ],
-)
-def test_of_a_folder_is_told_what_is_in_it(tmp_path: Path, file: str, kind: str) -> None:
-    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / "capsules").mkdir(exist_ok=True)
-    (tmp_path / "capsules" / ".lock").touch()
-    assert contents(tmp_path) == contents(tmp_path / "missing") == []
-    (tmp_path / file).touch()
-    assert contents(tmp_path) == [kind]
