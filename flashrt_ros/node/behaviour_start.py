@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from flashrt_ros.node import interfaces
@@ -23,7 +24,7 @@ class StartPolicy(Verb):
         instruction: str = "",
         seed: int = 0,
         start_from: str = "",
-        retry: int = 0,
+        retry: int | Callable[[], int] = 0,
         *,
         step_limit: int = 0,
         run_limit: float = 0.0,
@@ -49,7 +50,7 @@ class StartPolicy(Verb):
             "instruction": self.instruction,
             "seed": self.seed,
             "start_from": self.start_from,
-            "retry": self.retry,
+            "retry": self.retry() if callable(self.retry) else self.retry,
             "time_limit": duration_of(round(self.run_limit * 1e9)),
             "step_limit": self.step_limit,
         }

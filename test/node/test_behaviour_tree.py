@@ -54,6 +54,12 @@ def test_a_retry_counts_its_failures_and_tells_them_to_what_it_retries(
     assert Say.said == list(range(min(failures + 1, 3)))
 
 
+def test_a_run_beside_the_tree_is_told_the_failures_too(tmp_path: Path) -> None:
+    root: Any = load_tree(write(tmp_path, "tree: {retry: {times: 3, child: {start_policy: {retry: attempt}}}}"))
+    root.failures = 2
+    assert root.decorated.make_request().retry == 2
+
+
 @pytest.mark.parametrize(("kind", "failures", "status"), [("succeed", 1, Status.SUCCESS), ("fail", 0, Status.FAILURE)])
 def test_what_a_step_says_can_be_turned_round(tmp_path: Path, kind: str, failures: int, status: Status) -> None:
     Say.said = []
@@ -67,6 +73,17 @@ def test_every_behaviour_can_be_named_in_a_tree() -> None:
     assert {kind.__name__ for kind in LEAVES.values()} == set(behaviours.__all__) - abstract
     for kind in LEAVES.values():
         assert not inspect.isabstract(kind)
+
+
+def test_the_page_names_the_arguments_of_every_behaviour() -> None:
+    page = (ROOT / "doc" / "behaviour_trees.md").read_text().partition("## In Python")[0]
+    rows = [line.split("|")[1:3] for line in page.splitlines() if line.startswith("| `")]
+    told = {kind: set(re.findall(r"`(\w+)`", row[1])) for row in rows for kind in re.findall(r"`(\w+)`", row[0])}
+    for kind, behaviour in LEAVES.items():
+        common = {"name", "time_limit"}
+        common |= {"key"} if kind != "wait_for_true" else set()
+        common |= {"policy"} if kind not in ("wait_for_true", "call_trigger") else set()
+        assert told[kind] | common == set(inspect.signature(behaviour).parameters), kind
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("config/*tree*.yaml")), ids=lambda path: path.name)

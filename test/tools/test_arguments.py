@@ -11,7 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from flashrt_ros.tools.arguments import above_zero, not_negative, output_file, output_folder, positive, ros_seed
+from flashrt_ros.tools.arguments import (
+    above_zero,
+    folder_to_make,
+    not_negative,
+    output_file,
+    output_folder,
+    positive,
+    ros_seed,
+)
 
 COMMANDS = [
     ("tools.replay", "--json"),
@@ -69,6 +77,27 @@ def test_a_folder_must_be_there_and_take_files(tmp_path: Path, monkeypatch: pyte
         output_folder(str(tmp_path))
 
 
+def test_a_folder_to_make_may_be_new_and_is_not_made_yet(tmp_path: Path) -> None:
+    for name in (tmp_path, tmp_path / "new", tmp_path / "new" / "newer"):
+        assert folder_to_make(str(name)) == name
+    assert folder_to_make("new") == Path("new")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["file", "file/new", "dangling", "dangling/new"])
+def test_a_folder_is_not_to_be_made_where_something_else_is(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(argparse.ArgumentTypeError, match=f"{name}: {tmp_path}/{name.split('/')[0]} is no folder"):
+        folder_to_make(str(tmp_path / name))
+
+
+@pytest.mark.parametrize("name", ["/proc", "/proc/new"])
+def test_a_folder_is_not_to_be_made_where_nobody_can(name: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=f"{name}: /proc cannot be written to"):
+        folder_to_make(name)
+
+
 def test_counts_and_seeds_have_their_bounds() -> None:
     assert (positive("1"), ros_seed("0"), ros_seed(str(2**63 - 1))) == (1, 0, 2**63 - 1)
     with pytest.raises(argparse.ArgumentTypeError, match="0 is not 1 or more"):
@@ -114,6 +143,7 @@ def test_a_command_refuses_it_while_it_reads_its_options(
         ("tools.bench.capsule", "--repeats", "0", "0 is not 1 or more"),
         ("tools.bench.stages", "--tokens", "-1", "-1 is not 1 or more"),
         ("tools.replay", "--workers", "0", "0 is not 1 or more"),
+        ("demo.train", "--folder", "/proc/new", "/proc/new: /proc cannot be written to"),
     ],
 )
 def test_a_command_refuses_what_it_cannot_measure(
