@@ -23,7 +23,7 @@ from flashrt_ros.demo.progress import Progress
 from flashrt_ros.demo.show import show, show_episodes
 from flashrt_ros.tools import ros_domain
 
-_FAILED, _INTERRUPTED = 1, 130
+_FAILED = 1
 
 
 def main() -> int:
@@ -46,7 +46,7 @@ def main() -> int:
         return 0 if report.held else _FAILED
     except KeyboardInterrupt:
         console.print("interrupted; every process has ended")
-        return _INTERRUPTED
+        return interrupts.INTERRUPTED
     except ProcessEndedError as ended:
         keep = True
         return _explain(console, str(ended), [ended.log])

@@ -9,7 +9,6 @@ import sys
 
 from flashrt_ros.demo import interrupts
 
-_INTERRUPTED = 130
 BENCHES = {
     "capsule": "cold begin against restore, and rollback, over the length of the context",
     "demo": "how often the demo's policy solves its task, with all, some or none of its state restored",
@@ -20,6 +19,7 @@ BENCHES = {
 }
 
 
+@interrupts.as_exit_code
 def main() -> int:
     """Dispatch to the benchmark's own `main`; a signal ends it with all that it started."""
     name = sys.argv[1] if len(sys.argv) > 1 else ""
@@ -28,11 +28,7 @@ def main() -> int:
         lines = "\n".join(f"  {known:{width}}  {what}" for known, what in BENCHES.items())
         print(f"usage: bench NAME [options]; bench NAME --help\n{lines}")
         return 0 if name in ("-h", "--help") else 2
-    interrupts.raise_once()
-    try:
-        return int(importlib.import_module(f"flashrt_ros.tools.bench.{name}").main(sys.argv[2:]))
-    except KeyboardInterrupt:
-        return _INTERRUPTED
+    return int(importlib.import_module(f"flashrt_ros.tools.bench.{name}").main(sys.argv[2:]))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,50 @@
+# Copyright 2026 the flashrt_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""A signal ends a program in order, whatever it is doing."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import sys, time
+from flashrt_ros.demo import interrupts
+
+@interrupts.as_exit_code
+def main(code):
+    try:
+        print("begun", flush=True)
+        time.sleep(60.0 if code < 0 else 0.0)
+    finally:
+        time.sleep(0.2)
+        print("in order", flush=True)
+    return code
+
+sys.exit(main(int(sys.argv[1])))
+"""
+
+
+def start(code: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", PROGRAM, str(code)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=str)
+def test_a_signal_is_one_line_and_an_exit_code(number: signal.Signals) -> None:
+    with start(-1) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "begun\n"
+        program.send_signal(number)
+        program.send_signal(number)
+        said, trouble = program.communicate(timeout=30.0)
+    assert (program.returncode, said, trouble) == (130, "in order\n", "interrupted\n")
+
+
+def test_the_exit_code_is_the_programs_own_otherwise() -> None:
+    with start(3) as program:
+        said, trouble = program.communicate(timeout=30.0)
+    assert (program.returncode, said, trouble) == (3, "begun\nin order\n", "")
