@@ -20,31 +20,31 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from flashrt_ros.demo import interrupts
 from flashrt_ros.demo.printing import print_logs
 from flashrt_ros.demo.processes import ProcessEndedError
-from flashrt_ros.tools.arguments import output_file, ros_seed
+from flashrt_ros.tools.arguments import above_zero, not_negative, output_file, output_folder, ros_seed
 from flashrt_ros.tools.soak.rig import Rig, StuckError
 from flashrt_ros.tools.soak.run import MEMORY_GROWTH, Outcome, soak
 
 _SLACK = 0.5
 
 
+@interrupts.as_exit_code
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Soak; 0 if all held."""
+    """Soak; 0 if all held. A signal ends it with all that it started."""
     parser = argparse.ArgumentParser(prog="soak", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=10.0, help="how long (default: %(default)s)")
+    parser.add_argument("--minutes", type=above_zero, default=10.0, help="how long (default: %(default)s)")
     parser.add_argument("--seed", type=ros_seed, default=0, help="of the faults and their times (default: %(default)s)")
     parser.add_argument(
         "--slack",
-        type=float,
+        type=not_negative,
         default=_SLACK,
         help="seconds by which a busy machine may miss a bound (default: %(default)s)",
     )
-    parser.add_argument("--folder", type=Path, help="keep logs and capsules in this folder")
+    parser.add_argument("--folder", type=output_folder, help="keep logs and capsules in this folder, which is there")
     parser.add_argument("--json", type=output_file, help="write the outcome to this file too")
     options = parser.parse_args(arguments)
-    if options.minutes <= 0.0:
-        parser.error(f"--minutes {options.minutes:g}: give more than 0")
     console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
