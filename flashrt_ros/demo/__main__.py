@@ -26,10 +26,10 @@ from flashrt_ros.tools import ros_domain
 _FAILED = 1
 
 
+@interrupts.as_exit_code
 def main() -> int:
     """Run the demo; the exit code is 0 if everything held."""
     options = parser().parse_args()
-    interrupts.raise_once()
     console = Console(highlight=False)
     begun = time.monotonic()
     folder = options.output or Path(tempfile.mkdtemp(prefix="flashrt_demo_"))
@@ -44,9 +44,6 @@ def main() -> int:
         console.print(f"[dim]{time.monotonic() - begun:.0f} s in all[/]")
         keep = keep or not report.held
         return 0 if report.held else _FAILED
-    except KeyboardInterrupt:
-        console.print("interrupted; every process has ended")
-        return interrupts.INTERRUPTED
     except ProcessEndedError as ended:
         keep = True
         return _explain(console, str(ended), [ended.log])

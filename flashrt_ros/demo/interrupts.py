@@ -32,11 +32,18 @@ def as_exit_code(main: Callable[_P, int]) -> Callable[_P, int]:
         raise_once()
         try:
             return main(*arguments, **options)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Exception):  # what interrupts an extension at work becomes an error of its own
+            if not _has_come():
+                raise
             print("interrupted", file=sys.stderr)
             return INTERRUPTED
 
     return run
+
+
+def _has_come() -> bool:
+    """Whether a signal has come since `raise_once`."""
+    return signal.getsignal(_SIGNALS[0]) == signal.SIG_IGN
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
