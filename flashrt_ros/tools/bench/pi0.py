@@ -29,7 +29,6 @@ from flashrt_ros.models.pi0_config import VIEWS, read_pi0
 from flashrt_ros.models.synthetic_pi0 import RandomPi0Checkpoint, write_synthetic_pi0
 from flashrt_ros.policy.device import WEIGHTS, choose
 from flashrt_ros.runtime.backend import Backend
-from flashrt_ros.runtime.errors import FlashrtError
 from flashrt_ros.runtime.plan import Plan, Step
 from flashrt_ros.tools.arguments import output_file, positive
 from flashrt_ros.tools.bench import pi0_load
@@ -127,7 +126,11 @@ class Rig:
 
 
 def measure(options: argparse.Namespace, progress: Callable[[str], None]) -> tuple[list[Figure], list[KernelRow]]:
-    """All figures of the options, and the kernels of the last number of views if they are asked for."""
+    """All figures of the options, and the kernels of the last number of views if they are asked for.
+
+    Raises:
+        FlashrtError: DEVICE; BAD_REQUEST, what is asked for is not to be had on the device.
+    """
     found: list[Figure] = []
     kernels: list[KernelRow] = []
     for views in options.views:
@@ -192,18 +195,14 @@ def _kernels(rig: Rig) -> list[KernelRow]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark."""
+    """Run the benchmark; errors as `measure`."""
     options = _parser().parse_args(arguments)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
-    try:
-        if options.load:
-            choose(options.device)
-            return _main_load(options, console)
-        with console.status("loading") as status:
-            figures, kernels = measure(options, status.update)
-    except FlashrtError as error:
-        console.print(f"bench pi0: {error.code.name}: {error}", markup=False, soft_wrap=True)
-        return 2
+    if options.load:
+        choose(options.device)
+        return _main_load(options, console)
+    with console.status("loading") as status:
+        figures, kernels = measure(options, status.update)
     console.print(_table(options, figures))
     if kernels:
         console.print(_kernel_table(kernels))
