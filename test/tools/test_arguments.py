@@ -122,6 +122,23 @@ def test_a_command_refuses_what_it_cannot_measure(
     assert f"argument {option}: {said}" in refusal(module, option, text, capsys)
 
 
+@pytest.mark.parametrize(
+    ("module", "option", "text", "said"),
+    [
+        ("tools.bench.ros", "--seconds", "nan", "nan is not a finite number above 0"),
+        ("tools.bench.ros", "--recorder", "-1", "-1 is not a finite number of 0 or more"),
+        ("tools.soak.__main__", "--minutes", "nan", "nan is not a finite number above 0"),
+        ("tools.soak.__main__", "--slack", "-1", "-1 is not a finite number of 0 or more"),
+        ("tools.soak.__main__", "--folder", __file__, f"{__file__} is no folder"),
+    ],
+)
+def test_a_command_of_ros_refuses_what_it_cannot_work_with(
+    module: str, option: str, text: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("rclpy")
+    test_a_command_refuses_what_it_cannot_measure(module, option, text, said, capsys)
+
+
 @pytest.mark.parametrize(("module", "option"), COMMANDS_OF_ROS)
 def test_a_command_that_needs_ros_does_too(
     tmp_path: Path, module: str, option: str, capsys: pytest.CaptureFixture[str]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import tempfile
 import time
@@ -39,7 +40,9 @@ SAVE_BAR, VERIFY_BAR, RESTORE_BAR = 0.7, 0.7, 0.8
 """Of the disk's sequential rates, and of the machine's copy rate."""
 
 _LAYERS, _HEADS, _HEAD_DIM = 16, 4, 128
+_ROW_BYTES = _LAYERS * 2 * _HEADS * _HEAD_DIM * 2
 _SMALL_BYTES = 4 << 20
+_LEAST_MEGABYTES = math.ceil((_SMALL_BYTES + _ROW_BYTES) / 1e6)
 _BLOCK = 8 << 20
 
 
@@ -50,7 +53,7 @@ class _Context:
     faults: tuple[str, ...] = ()
 
     def __init__(self, nbytes: int) -> None:
-        self.rows = (nbytes - _SMALL_BYTES) // (_LAYERS * 2 * _HEADS * _HEAD_DIM * 2)
+        self.rows = (nbytes - _SMALL_BYTES) // _ROW_BYTES
 
     def buffers(self) -> list[Buffer]:
         """Keys and values of each layer, and some recurrent state."""
@@ -178,6 +181,14 @@ def _forget(path: Path) -> None:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
+def _megabytes(text: str) -> int:
+    """Read the size of a capsule that has a row."""
+    number = positive(text)
+    if number < _LEAST_MEGABYTES:
+        raise argparse.ArgumentTypeError(f"{number} is too few for one row of context; give {_LEAST_MEGABYTES} or more")
+    return number
+
+
 def _seconds(work: Callable[[], object]) -> float:
     began = time.perf_counter()
     work()
@@ -187,7 +198,7 @@ def _seconds(work: Callable[[], object]) -> float:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; 0 if it shows what it must."""
     parser = argparse.ArgumentParser(prog="bench files", description=__doc__)
-    parser.add_argument("--megabytes", type=positive, default=200, help="of the capsule (default: %(default)s)")
+    parser.add_argument("--megabytes", type=_megabytes, default=200, help="of the capsule (default: %(default)s)")
     parser.add_argument("--repeats", type=positive, default=20, help="default: %(default)s")
     where = "on the disk to be measured; default: one for temporary files"
     parser.add_argument("--folder", type=output_folder, help=where)

@@ -22,7 +22,7 @@ from rich.table import Table
 
 from flashrt_ros.demo.printing import print_logs, yes_or_no
 from flashrt_ros.demo.processes import ProcessEndedError
-from flashrt_ros.tools.arguments import output_file, positive
+from flashrt_ros.tools.arguments import above_zero, not_negative, output_file, positive
 from flashrt_ros.tools.bench.ros_figures import Figures, Spread, Verdict, verdicts
 from flashrt_ros.tools.bench.ros_run import Load, measure
 
@@ -32,13 +32,16 @@ _LEAST_SECONDS = 2.0
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; 0 if it shows what it must."""
     parser = argparse.ArgumentParser(prog="bench ros", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=20.0, help="how long to measure (default: %(default)s)")
+    parser.add_argument("--seconds", type=above_zero, default=20.0, help="how long to measure (default: %(default)s)")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="of the policy")
     parser.add_argument(
         "--threads", type=positive, default=1, help="of the policy's computation (default: %(default)s)"
     )
     parser.add_argument(
-        "--recorder", type=float, default=30.0, help="seconds that the flight recorder keeps (default: %(default)s)"
+        "--recorder",
+        type=not_negative,
+        default=30.0,
+        help="seconds that the flight recorder keeps (default: %(default)s)",
     )
     parser.add_argument("--light", action="store_true", help="two 96x96 cameras, and no client that samples")
     parser.add_argument("--json", type=output_file, help="write the figures to this file too")

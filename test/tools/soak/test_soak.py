@@ -25,21 +25,6 @@ def soak(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=300.0, check=False)
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "trouble"),
-    [
-        ("--minutes", "0", "above 0"),
-        ("--minutes", "nan", "above 0"),
-        ("--slack", "-1", "0 or more"),
-        ("--folder", "README.md", "no folder"),
-    ],
-)
-def test_what_cannot_be_is_refused(option: str, value: str, trouble: str, root: Path) -> None:
-    done = soak(root, option, value)
-    assert done.returncode == 2
-    assert trouble in done.stderr
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=str)
 def test_a_signal_ends_the_nodes_too(number: signal.Signals, interrupt_nodes: Callable[..., list[str]]) -> None:
     assert len(interrupt_nodes(number, "flashrt_ros.tools.soak")) >= 3
