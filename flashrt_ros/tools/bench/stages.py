@@ -30,7 +30,7 @@ from flashrt_ros.tools.arguments import output_file, positive
 from flashrt_ros.tools.bench import stages_tables
 from flashrt_ros.tools.bench.stages_ceilings import Ceilings, measure_ceilings
 from flashrt_ros.tools.bench.stages_clock import clock_of
-from flashrt_ros.tools.bench.stages_kernels import KernelRow, measure_kernels
+from flashrt_ros.tools.bench.stages_kernels import KernelRow, check_kernels, measure_kernels
 from flashrt_ros.tools.bench.stages_run import Rig, StageRow, measure_stages
 from flashrt_ros.tools.bench.stages_speeds import SEGMENT, Speed, measure_speeds
 from flashrt_ros.tools.bench.stages_verbs import Verb, Verbs
@@ -65,8 +65,9 @@ def measure(options: argparse.Namespace, progress: Callable[[str], None]) -> Fig
     """Load the policy and measure all that is asked for.
 
     Raises:
-        FlashrtError: DEVICE; NOT_FINITE.
+        FlashrtError: DEVICE; NOT_FINITE; BAD_REQUEST, kernels are asked for on a CPU.
     """
+    check_kernels(options.kernels, choose(options.device).name)
     policy = load_random_policy(options.size, options.device, options.precision, progress)
     backend, model = policy.plan.backend, policy.model
     assert isinstance(model, Hybrid)
@@ -92,7 +93,7 @@ def measure(options: argparse.Namespace, progress: Callable[[str], None]) -> Fig
     figures.verbs = verbs.measure(lengths, position, max(2, options.repeats // 5), progress)
     figures.captures = backend.captures - captures
     figures.allocated = free - _free(backend.name) if backend.name == "cuda" else None
-    if options.kernels and backend.name == "cuda":
+    if options.kernels:
         progress("kernels")
         figures.kernels = measure_kernels(rig, position)
     return figures

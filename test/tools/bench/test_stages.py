@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from flashrt_ros.runtime.errors import FlashrtError
 from flashrt_ros.tools.bench import stages, stages_tables
 from flashrt_ros.tools.bench.stages_ceilings import Ceilings
 from flashrt_ros.tools.bench.stages_speeds import COLD, RESUMED, TOKEN, Speed
@@ -40,6 +41,11 @@ def test_it_measures_a_tiny_policy_on_a_cpu(tmp_path: Path, capsys: pytest.Captu
     shown = capsys.readouterr().out
     assert "cold over restored" in shown
     assert "denoise_step" in shown
+
+
+def test_kernels_are_a_gpus() -> None:
+    with pytest.raises(FlashrtError, match="--kernels needs a GPU; leave it out"):
+        stages.main(["--device", "cpu", "--kernels"])
 
 
 def figures_of(device: str, **changes: float) -> stages.Figures:
