@@ -19,10 +19,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from rich.console import Console
 from rich.table import Table
 
-from flashrt_ros.demo.printing import yes_or_no
+from flashrt_ros.demo.printing import table_console, yes_or_no
 from flashrt_ros.models.ops import Ops
 from flashrt_ros.policy.capsule_file import encode_capsule
 from flashrt_ros.policy.capsule_info import FORMAT
@@ -204,7 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=output_folder, help=where)
     parser.add_argument("--json", type=output_file, help="write the figures to this file too")
     options = parser.parse_args(arguments)
-    console = Console(highlight=False)
+    console = table_console()
     with tempfile.TemporaryDirectory(dir=options.folder) as folder, console.status("") as status:
         figures = measure(Path(folder), options.megabytes * 10**6, options.repeats, status.update)
     console.print(_table(figures))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -23,6 +22,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console, RenderableType
 from rich.table import Table
 
+from flashrt_ros.demo.printing import table_console
 from flashrt_ros.models.observation import ModelObservation
 from flashrt_ros.models.pi0 import Pi0
 from flashrt_ros.models.pi0_config import VIEWS, read_pi0
@@ -36,7 +36,6 @@ from flashrt_ros.tools.bench.pi0_plain import PlainPi0
 from flashrt_ros.tools.bench.stages_clock import Clock, Times, clock_of
 from flashrt_ros.tools.bench.stages_kernels import check_kernels
 
-_WIDTH = 160
 _KERNELS_SHOWN = 25
 _SIZES: dict[str, dict[str, Any]] = {
     "full": {"action_horizon": 50},
@@ -202,7 +201,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.load and options.kernels:
         parser.error("--load and --kernels: give one of them")
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
+    console = table_console()
     if options.load:
         choose(options.device)
         return _main_load(options, console)

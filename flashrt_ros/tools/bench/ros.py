@@ -16,11 +16,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from flashrt_ros.demo.printing import print_logs, yes_or_no
+from flashrt_ros.demo.printing import print_logs, table_console, yes_or_no
 from flashrt_ros.demo.processes import ProcessEndedError
 from flashrt_ros.tools.arguments import above_zero, not_negative, output_file, positive
 from flashrt_ros.tools.bench.ros_figures import Figures, Spread, Verdict, verdicts
@@ -49,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.seconds < _LEAST_SECONDS:
         parser.error(f"--seconds {options.seconds:g}: give {_LEAST_SECONDS:g} or more, so that every call is made")
     load = Load(options.light, options.device, options.threads, options.recorder)
-    console = Console(highlight=False)
+    console = table_console()
     with tempfile.TemporaryDirectory() as folder:
         try:
             with console.status("") as status:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -19,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
 
-from flashrt_ros.demo.printing import print_verdicts
+from flashrt_ros.demo.printing import print_verdicts, table_console
 from flashrt_ros.models.hybrid import Hybrid
 from flashrt_ros.models.synthetic import SIZES, RandomCheckpoint, write_synthetic
 from flashrt_ros.policy.device import choose
@@ -36,8 +34,7 @@ from flashrt_ros.tools.bench.stages_speeds import SEGMENT, Speed, measure_speeds
 from flashrt_ros.tools.bench.stages_verbs import Verb, Verbs
 
 _GIB = 1 << 30
-_WIDTH = 120
-"""Columns of what is written to a file."""
+_TOKENS = (2048, 4096, 8192, 16384)
 
 
 @dataclass(slots=True)
@@ -117,7 +114,7 @@ def _free(backend: str) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; 0 if it reaches what it must where it was meant to be measured."""
     options = _parser().parse_args(arguments)
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
+    console = table_console()
     with console.status("loading") as status:
         figures = measure(options, status.update)
     for table in stages_tables.tables(figures):
@@ -135,11 +132,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--size", choices=SIZES, default="tiny", help="of the policy (default: %(default)s)")
     parser.add_argument("--precision", choices=("auto", "float32", "bfloat16"), default="auto")
-    parser.add_argument(
-        "--tokens", type=positive, nargs="+", default=[2048, 4096, 8192, 16384], help="lengths of contexts"
-    )
+    lengths = f"lengths of contexts (default: {' '.join(map(str, _TOKENS))})"
+    parser.add_argument("--tokens", type=positive, nargs="+", default=_TOKENS, help=lengths)
     parser.add_argument("--context", type=positive, default=4096, help="rows before each stage (default: %(default)s)")
-    parser.add_argument("--repeats", type=positive, default=100)
+    parser.add_argument("--repeats", type=positive, default=100, help="of each measurement (default: %(default)s)")
     parser.add_argument("--kernels", action="store_true", help="say where each stage's time goes (GPU only)")
     parser.add_argument("--json", type=output_file, help="write the figures to this file too")
     return parser

@@ -16,12 +16,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from flashrt_ros.demo import interrupts
-from flashrt_ros.demo.printing import print_logs
+from flashrt_ros.demo.printing import print_logs, table_console
 from flashrt_ros.demo.processes import ProcessEndedError
 from flashrt_ros.tools.arguments import above_zero, not_negative, output_file, output_folder, ros_seed
 from flashrt_ros.tools.soak.rig import Rig, StuckError
@@ -45,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=output_folder, help="keep logs and capsules in this folder, which is there")
     parser.add_argument("--json", type=output_file, help="write the outcome to this file too")
     options = parser.parse_args(arguments)
-    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    console = table_console()
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         try:
