@@ -8,19 +8,13 @@ import sys
 
 from flashrt_ros.demo import interrupts
 
-_INTERRUPTED = 130
 
-
+@interrupts.as_exit_code
 def main() -> int:
     """Run the demo; the exit code is 0 if everything held. A signal ends it in order, also while it is being loaded."""
-    interrupts.raise_once()
-    try:
-        from flashrt_ros.demo.command import run  # takes seconds to import
+    from flashrt_ros.demo.command import run  # takes seconds to import
 
-        return run()
-    except KeyboardInterrupt:
-        print("interrupted; every process has ended")
-        return _INTERRUPTED
+    return run()
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from rich.progress import (
 
 from flashrt_ros.demo import evaluate
 from flashrt_ros.demo.dataset import SHARD, load_dataset, write_shards
+from flashrt_ros.demo.interrupts import INTERRUPTED
 from flashrt_ros.demo.render import RENDERERS
 from flashrt_ros.demo.sequences import SequenceBuilder
 from flashrt_ros.demo.task import Kind
@@ -190,7 +191,7 @@ def main(args: list[str] | None = None) -> int:
             _RUN[name](places, options, console)
     except KeyboardInterrupt:
         console.print("stopped; the same command goes on from here")
-        return 130
+        return INTERRUPTED
     return 0
 
 

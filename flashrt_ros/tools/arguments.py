@@ -66,16 +66,6 @@ def output_file(text: str) -> Path:
     return path
 
 
-def output_folder(text: str) -> Path:
-    """Read the name of a folder that files are written to, so that a missing one is refused before the work begins."""
-    path = Path(text)
-    if not path.is_dir():
-        raise argparse.ArgumentTypeError(f"{text} is no folder; make it, or name another")
-    if not os.access(path, os.W_OK | os.X_OK):
-        raise argparse.ArgumentTypeError(f"{text} cannot be written to; name another folder")
-    return path
-
-
 def folder_to_make(text: str) -> Path:
     """Read the name of a folder that is made if need be, so that one that cannot be is refused before the work begins.
 

@@ -11,24 +11,22 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from flashrt_ros.demo.printing import print_logs
+from flashrt_ros.demo import interrupts
+from flashrt_ros.demo.printing import print_logs, table_console
 from flashrt_ros.demo.processes import ProcessEndedError
 from flashrt_ros.tools.soak.options import parser
 from flashrt_ros.tools.soak.rig import Rig, StuckError
 from flashrt_ros.tools.soak.run import MEMORY_GROWTH, Outcome, soak
 
 
+@interrupts.as_exit_code
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Soak; 0 if all held."""
-    made = parser()
-    options = made.parse_args(arguments)
-    if options.minutes <= 0.0:
-        made.error(f"--minutes {options.minutes:g}: give more than 0")
-    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    """Soak; 0 if all held. A signal ends it with all that it started."""
+    options = parser().parse_args(arguments)
+    console = table_console()
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         try:
