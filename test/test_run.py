@@ -57,13 +57,32 @@ def test_help_names_commands_and_variables() -> None:
         assert word in done.stdout
 
 
-def test_help_of_the_demo_needs_no_environment(checkout: Path, bare: Path) -> None:
-    for file in ("__init__.py", "demo/__init__.py", "demo/options.py", "tools/__init__.py", "tools/arguments.py"):
-        (checkout / "flashrt_ros" / file).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / "flashrt_ros" / file, checkout / "flashrt_ros" / file)
-    done = run(checkout, "demo", "--help", PATH=str(bare))
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        ("demo --help", "--seed"),
+        ("demo --seed 1 -h", "--seed"),
+        ("soak --help", "--minutes"),
+        ("bench --help", "stages"),
+        ("bench -h", "stages"),
+        ("test --help", "./run test ["),
+        ("test -k gate -h", "./run test ["),
+        ("lint --help", "./run lint"),
+    ],
+)
+def test_help_needs_no_environment(checkout: Path, bare: Path, command: str, named: str) -> None:
+    shutil.copytree(ROOT / "flashrt_ros", checkout / "flashrt_ros", ignore=shutil.ignore_patterns("weights", "*.cu"))
+    done = run(checkout, *command.split(), PATH=str(bare))
     assert done.returncode == 0, done.stderr
-    assert "--seed" in done.stdout
+    assert "usage: " in done.stdout
+    assert named in done.stdout
+    assert not (checkout / ".venv").exists()
+
+
+def test_the_lint_takes_no_arguments(checkout: Path, bare: Path) -> None:
+    done = run(checkout, "lint", "flashrt_ros", PATH=str(bare))
+    assert done.returncode == 2
+    assert "not: flashrt_ros" in done.stderr
 
 
 def test_unknown_command_is_refused() -> None:

@@ -20,10 +20,11 @@ from flashrt_ros.demo.task import Kind
 
 @dataclass(frozen=True, slots=True)
 class EpisodesReport:
-    """Episodes that were played; `ended`: whether the nodes ended well."""
+    """Episodes that were played; `ended`: whether the nodes ended well; `notes`: what nothing is judged by."""
 
     played: tuple[Played, ...]
     ended: Verdict
+    notes: tuple[str, ...] = ()
 
     @property
     def held(self) -> bool:
@@ -33,11 +34,13 @@ class EpisodesReport:
     def as_dict(self) -> dict[str, Any]:
         """Return what can be written as JSON."""
         episodes = [asdict(episode) for episode in self.played]
-        return {"held": self.held, "summary": summarise(list(self.played)), "episodes": episodes}
+        return {"held": self.held, "summary": summarise(list(self.played)), "episodes": episodes, "notes": self.notes}
 
     def print(self, console: Console) -> None:
-        """Print the table."""
+        """Print the table, then the notes."""
         console.print(table(summarise(list(self.played))))
+        for note in self.notes:
+            console.print(note)
         if not self.held:
             console.print(f"{self.ended.claim}: {yes_or_no(False)} {self.ended.detail}")
 

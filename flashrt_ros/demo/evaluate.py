@@ -159,8 +159,11 @@ def table(summary: dict[str, dict[str, Any]]) -> Table:
 
 def _parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="python -m flashrt_ros.demo.evaluate", description=__doc__)
-    made.add_argument("--checkpoint", type=checkpoint, default=WEIGHTS, help="policy folder (default: the shipped one)")
-    made.add_argument("--expert", action="store_true", help="play the scripted expert in the policy's place")
+    player = made.add_mutually_exclusive_group()
+    player.add_argument(
+        "--checkpoint", type=checkpoint, default=WEIGHTS, help="policy folder (default: the shipped one)"
+    )
+    player.add_argument("--expert", action="store_true", help="play the scripted expert in the policy's place")
     made.add_argument("--blind", action="store_true", help="let the policy's memory begin after the lights")
     made.add_argument("--kind", choices=[kind.value for kind in Kind], action="append", help="(default: all)")
     made.add_argument("--episodes", type=positive, default=50, help="of each kind (default: %(default)s)")

@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
-from flashrt_ros.tools.arguments import output_file, positive, ros_seed
+from flashrt_ros.tools.arguments import folder_to_make, not_negative, output_file, positive, ros_seed
 
 _DESCRIPTION = """\
 A simulated arm publishes camera images and joint states, policy_node makes chunks of actions from them, command_node
@@ -20,12 +21,18 @@ succeeds. Beside it the same retry with less than all of the memory. Exit code 0
 
 With --episodes the task is played again and again instead, and the table says how often it was solved."""
 
+_FASTEST = 100
+"""Simulated seconds a second."""
+_STEPS = 40
+_NOT_OF_EPISODES = ("steps", "untrained", "record")
+"""What only the verbs' part makes use of."""
+
 
 def pace(text: str) -> float:
     """Read simulated seconds a second."""
-    number = float(text)
-    if not 0 <= number <= 100:
-        raise argparse.ArgumentTypeError(f"{number} is not from 0 to 100")
+    number = not_negative(text)
+    if number > _FASTEST:
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 0 to {_FASTEST}")
     return number
 
 
@@ -47,13 +54,26 @@ def checkpoint(text: str) -> Path:
     return folder
 
 
+def read(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Read the command line, and refuse beside --episodes what is of no use there; None: this program's own."""
+    made = parser()
+    options = made.parse_args(arguments)
+    for name in _NOT_OF_EPISODES:
+        if options.episodes and getattr(options, name):
+            made.error(f"argument --{name}: is of no use with --episodes; leave one of them out")
+    options.steps = options.steps or _STEPS
+    return options
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the command line of the demo."""
     made = argparse.ArgumentParser(
         prog="./run demo", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     made.add_argument("--seed", type=ros_seed, default=7, help="of world and episodes (default: %(default)s)")
-    made.add_argument("--steps", type=positive, default=40, metavar="N", help="actions in each run of the verbs' part")
+    made.add_argument(
+        "--steps", type=positive, metavar="N", help=f"actions in each run of the verbs' part (default: {_STEPS})"
+    )
     made.add_argument("--episodes", type=positive, metavar="N", help="play N episodes of each kind of instruction")
     policy = made.add_mutually_exclusive_group()
     policy.add_argument(
@@ -77,7 +97,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--view", action="store_true", help="show the world in MuJoCo's window, where there is a screen")
     made.add_argument(
         "--output",
-        type=Path,
+        type=folder_to_make,
         metavar="FOLDER",
         help="where film, timeline, capsules and logs go (default: a temporary folder, which keeps the pictures)",
     )

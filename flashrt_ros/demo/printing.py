@@ -1,9 +1,10 @@
 # Copyright 2026 the flashrt_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the demo, the benchmarks and the soak test print alike."""
+"""What the demo, the tools, the benchmarks and the soak test print alike."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -11,6 +12,15 @@ from rich.console import Console
 from rich.markup import escape
 
 from flashrt_ros.demo.processes import tail
+
+_WIDTH_OF_A_PIPE = 160
+
+
+def table_console() -> Console:
+    """A console that leaves tables and lines whole where it is no terminal."""
+    if sys.stdout.isatty():
+        return Console(highlight=False)
+    return Console(highlight=False, width=_WIDTH_OF_A_PIPE, soft_wrap=True)
 
 
 def yes_or_no(holds: bool) -> str:

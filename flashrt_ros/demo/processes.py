@@ -12,6 +12,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from flashrt_ros.tools import ros_domain
+
 _POLL_INTERVAL = 0.02  # s
 
 
@@ -45,7 +47,12 @@ class Processes:
         with self.log(name).open("wb") as log:
             # A group of its own: Ctrl-C reaches this program alone, which then ends the others in order.
             self._running[name] = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=ros_domain.descriptors(),
             )
 
     def log(self, name: str) -> Path:

@@ -46,8 +46,7 @@ def show(options: Namespace, folder: Path, progress: Progress) -> Report:
         ended = nodes.end()
     if story is not None:
         report = _with_story(report, story, options, folder, progress)
-    notes = (*report.notes, f"no window: {no_screen()}") if options.view and no_screen() else report.notes
-    return replace(report, verdicts=(*report.verdicts, ended), notes=notes)
+    return replace(report, verdicts=(*report.verdicts, ended), notes=(*report.notes, *_notes(options)))
 
 
 def show_episodes(options: Namespace, folder: Path, progress: Progress) -> EpisodesReport:
@@ -56,7 +55,11 @@ def show_episodes(options: Namespace, folder: Path, progress: Progress) -> Episo
     with _running(options, folder, progress) as nodes:
         played = tuple(play_episodes(nodes, [(kind, seed) for seed in seeds for kind in Kind]))
         ended = nodes.end()
-    return EpisodesReport(played, ended)
+    return EpisodesReport(played, ended, _notes(options))
+
+
+def _notes(options: Namespace) -> tuple[str, ...]:
+    return (f"no window: {no_screen()}",) if options.view and no_screen() else ()
 
 
 @contextmanager

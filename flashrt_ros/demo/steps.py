@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -13,6 +14,7 @@ from lifecycle_msgs.srv import GetState
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
 from rcl_interfaces.srv import SetParametersAtomically
+from rclpy.node import Node
 from rclpy.parameter import Parameter
 from std_srvs.srv import Trigger
 
@@ -118,6 +120,32 @@ class Active(Poll):
         """Return the state that the node is in instead."""
         label = response.current_state.label
         return "" if label == "active" else f"{self.node_name} is {label}"
+
+
+def until_active(
+    node: Node, name: str, time_limit: float, until: Callable[[Callable[[], bool], float, str], object]
+) -> str:
+    """Wait, without a tree, until a lifecycle node that starts by itself is active.
+
+    Args:
+        node: asks.
+        name: of the lifecycle node.
+        time_limit: s.
+        until: spins `node` until a condition holds: `until(condition, seconds at most, what is waited for)`.
+
+    Returns:
+        Why it is not active; empty: it is.
+    """
+    step = Active(name, time_limit)
+    step.setup(node=node)
+
+    def over() -> bool:
+        step.tick_once()
+        return step.status != Status.RUNNING
+
+    until(over, math.inf, step.name)  # the step has its own time limit
+    step.shutdown()
+    return "" if step.status == Status.SUCCESS else step.feedback_message
 
 
 class Digests(Poll):

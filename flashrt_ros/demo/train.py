@@ -27,6 +27,7 @@ from rich.progress import (
 
 from flashrt_ros.demo import evaluate
 from flashrt_ros.demo.dataset import SHARD, load_dataset, write_shards
+from flashrt_ros.demo.interrupts import INTERRUPTED
 from flashrt_ros.demo.render import RENDERERS
 from flashrt_ros.demo.sequences import SequenceBuilder
 from flashrt_ros.demo.task import Kind
@@ -36,7 +37,7 @@ from flashrt_ros.demo.train_loop import Settings, Trainer, read_averages, read_p
 from flashrt_ros.demo.train_model import TrainModel
 from flashrt_ros.demo.train_plot import plot_losses
 from flashrt_ros.models.prompt import read_encoder
-from flashrt_ros.tools.arguments import positive, ros_seed
+from flashrt_ros.tools.arguments import folder_to_make, positive, ros_seed
 
 STEPS = ("demonstrations", "train", "export", "evaluate")
 _SAVE_INTERVAL = 60.0  # s
@@ -160,7 +161,9 @@ def _progress(console: Console) -> Progress:
 def _parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="python -m flashrt_ros.demo.train", description=__doc__)
     made.add_argument("only", nargs="*", metavar="STEP", help=f"of {', '.join(STEPS)} (default: all)")
-    made.add_argument("--folder", type=Path, default=Path("demo_training"), help="of the run (default: %(default)s)")
+    made.add_argument(
+        "--folder", type=folder_to_make, default="demo_training", help="of the run (default: %(default)s)"
+    )
     made.add_argument("--shards", type=positive, default=384, help=f"of {SHARD} demonstrations (default: %(default)s)")
     made.add_argument("--steps", type=positive, default=5500, help="of training (default: %(default)s)")
     made.add_argument("--batch", type=positive, default=256, help="contexts a step (default: %(default)s)")
@@ -188,7 +191,7 @@ def main(args: list[str] | None = None) -> int:
             _RUN[name](places, options, console)
     except KeyboardInterrupt:
         console.print("stopped; the same command goes on from here")
-        return 130
+        return INTERRUPTED
     return 0
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from std_msgs.msg import UInt8MultiArray
 
 from flashrt_ros.demo import interrupts
+from flashrt_ros.tools import ros_domain
 
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
 _LOOK_AT, _DISTANCE, _AZIMUTH, _ELEVATION = (0.12, 0.0, 0.08), 0.75, 160.0, -30.0  # m, degrees
@@ -37,7 +38,12 @@ class Viewer:
         with self._log.open("wb") as log:
             command = [sys.executable, "-m", "flashrt_ros.demo.view"]
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                pass_fds=ros_domain.descriptors(),
             )
         return self
 

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from flashrt_ros.node import interfaces
+from flashrt_ros.node.behaviour_arguments import check_seeds, check_text, named
 from flashrt_ros.node.behaviour_service import Verb
+from flashrt_ros.policy.names import check_name
 
 
 class SaveCapsule(Verb):
@@ -25,6 +27,12 @@ class SaveCapsule(Verb):
     ) -> None:
         super().__init__(name, f"{policy}/save_capsule", interfaces.srv.SaveCapsule, time_limit=time_limit, key=key)
         self.capsule = capsule
+        self.check()
+
+    def check(self) -> None:
+        """See Verb.check."""
+        with named(self.name):
+            check_name(self.capsule)
 
     def fields(self) -> dict[str, Any]:
         """Return the request's fields."""
@@ -45,6 +53,12 @@ class LoadCapsule(Verb):
     ) -> None:
         super().__init__(name, f"{policy}/load_capsule", interfaces.srv.LoadCapsule, time_limit=time_limit, key=key)
         self.capsule = capsule
+        self.check()
+
+    def check(self) -> None:
+        """See Verb.check."""
+        with named(self.name):
+            check_name(self.capsule)
 
     def fields(self) -> dict[str, Any]:
         """Return the request's fields."""
@@ -66,6 +80,12 @@ class DropCapsule(Verb):
     ) -> None:
         super().__init__(name, f"{policy}/drop_capsule", interfaces.srv.DropCapsule, time_limit=time_limit, key=key)
         self.capsule, self.keep_file = capsule, keep_file
+        self.check()
+
+    def check(self) -> None:
+        """See Verb.check."""
+        with named(self.name):
+            check_name(self.capsule)
 
     def fields(self) -> dict[str, Any]:
         """Return the request's fields."""
@@ -86,6 +106,12 @@ class SampleActions(Verb):
     ) -> None:
         super().__init__(name, f"{policy}/sample_actions", interfaces.srv.SampleActions, time_limit=time_limit, key=key)
         self.seeds = tuple(seeds)
+        self.check()
+
+    def check(self) -> None:
+        """See Verb.check."""
+        with named(self.name):
+            check_seeds(self.seeds)
 
     def fields(self) -> dict[str, Any]:
         """Return the request's fields."""
@@ -106,6 +132,12 @@ class SaveIncident(Verb):
     ) -> None:
         super().__init__(name, f"{policy}/save_incident", interfaces.srv.SaveIncident, time_limit=time_limit, key=key)
         self.reason = reason
+        self.check()
+
+    def check(self) -> None:
+        """See Verb.check."""
+        with named(self.name):
+            check_text("reason", self.reason)
 
     def fields(self) -> dict[str, Any]:
         """Return the request's fields."""

@@ -13,6 +13,7 @@ from rclpy.node import Node
 from std_msgs.msg import Bool
 from std_srvs.srv import Trigger
 
+from flashrt_ros.node.behaviour_arguments import check_ros_name, check_time_limit, named
 from flashrt_ros.node.behaviour_service import ServiceBehaviour, required_node
 
 
@@ -25,8 +26,9 @@ class WaitForTrue(Behaviour):
     def __init__(self, topic: str, *, name: str = "wait_for_true", time_limit: float = 2.0) -> None:
         """`topic` is relative to the node's namespace; `time_limit` in s."""
         super().__init__(name)
-        if time_limit <= 0:
-            raise ValueError(f"behaviour {name!r}: time_limit is {time_limit} s: give more than 0")
+        with named(name):
+            check_ros_name("topic", topic)
+            check_time_limit(time_limit)
         self.topic, self.time_limit = topic, time_limit
         self._node: Node | None = None
         self._subscription: Any = None

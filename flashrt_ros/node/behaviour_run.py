@@ -17,6 +17,7 @@ from rclpy.task import Future
 
 from flashrt_ros.node import interfaces
 from flashrt_ros.node.action_client import ThreadSafeActionClient
+from flashrt_ros.node.behaviour_arguments import check_ros_name, check_run, check_time_limit, named
 from flashrt_ros.node.behaviour_service import error_of, new_request_id, required_node
 from flashrt_ros.node.stamps import duration_of
 
@@ -61,11 +62,13 @@ class RunPolicy(Behaviour):
             key: blackboard key that gets each result.
         """
         super().__init__(name)
-        if time_limit <= 0:
-            raise ValueError(f"behaviour {name!r}: time_limit is {time_limit} s: give more than 0")
+        self.action = f"{policy}/run_policy"
+        with named(name):
+            check_ros_name("action", self.action)
+            check_time_limit(time_limit)
         self.instruction, self.seed, self.start_from, self.retry = instruction, seed, start_from, retry
         self.step_limit, self.run_limit, self.time_limit = step_limit, run_limit, time_limit
-        self.action = f"{policy}/run_policy"
+        self.check(self.retry)
         self.response: Any = None
         self.feedback: Any = None
         self._node: Node | None = None
@@ -103,7 +106,11 @@ class RunPolicy(Behaviour):
         if running is not None and not ready:
             return self._failed(f"{self.action} went away while the policy ran; look at its node's log")
         if running is None and ready:
-            self._round = _Round(client, self._goal(), self._on_feedback)
+            try:
+                goal = self._goal()
+            except ValueError as error:
+                return self._failed(str(error))
+            self._round = _Round(client, goal, self._on_feedback)
         if self.feedback is None:
             self.feedback_message = f"waiting for {self.action}" + ("" if ready else " to appear")
         return Status.RUNNING
@@ -120,13 +127,20 @@ class RunPolicy(Behaviour):
             self._client.destroy()
         self._node = self._client = None
 
+    def check(self, retry: int | Callable[[], int]) -> None:
+        """Raise ValueError for what no goal can hold, or is always refused; a function as `retry` is not asked."""
+        with named(self.name):
+            check_run(self.instruction, self.seed, self.start_from, retry, self.step_limit, self.run_limit)
+
     def _goal(self) -> Any:
+        retry = self.retry() if callable(self.retry) else self.retry
+        self.check(retry)
         return interfaces.action.RunPolicy.Goal(
             request_id=new_request_id(),
             instruction=self.instruction,
             seed=self.seed,
             start_from=self.start_from,
-            retry=self.retry() if callable(self.retry) else self.retry,
+            retry=retry,
             time_limit=duration_of(round(self.run_limit * 1e9)),
             step_limit=self.step_limit,
         )

@@ -15,6 +15,8 @@ from rclpy.client import Client
 from rclpy.node import Node
 from rclpy.task import Future
 
+from flashrt_ros.node.behaviour_arguments import check_ros_name, check_time_limit, named
+
 
 class ServiceBehaviour(Behaviour):
     """Sends one request a round, judges the response, and fails when its time is over.
@@ -30,8 +32,9 @@ class ServiceBehaviour(Behaviour):
     def __init__(self, name: str, service: str, service_type: Any, *, time_limit: float, key: str = "") -> None:
         """`service`: relative to the node's namespace; `time_limit`: s; `key`: where the blackboard gets responses."""
         super().__init__(name)
-        if time_limit <= 0:
-            raise ValueError(f"behaviour {name!r}: time_limit is {time_limit} s: give more than 0")
+        with named(name):
+            check_ros_name("service", service)
+            check_time_limit(time_limit)
         self.service = service
         self.time_limit = time_limit
         self.response: Any = None
@@ -48,7 +51,7 @@ class ServiceBehaviour(Behaviour):
 
     @abstractmethod
     def make_request(self) -> Any:
-        """Return the request of this round."""
+        """Return the request of this round; a ValueError fails the round."""
 
     @abstractmethod
     def judge(self, response: Any) -> str:
@@ -79,8 +82,12 @@ class ServiceBehaviour(Behaviour):
         if future is not None and not ready:
             return self._failed(f"service {self.service} went away before it answered; look at its node's log")
         if future is None and ready:
+            try:
+                request = self.make_request()
+            except ValueError as error:
+                return self._failed(str(error))
             self._sent = time.monotonic()
-            self._future = client.call_async(self.make_request())
+            self._future = client.call_async(request)
         self.feedback_message = f"waiting for {self.service}" + ("" if ready else " to appear")
         return Status.RUNNING
 
@@ -129,8 +136,15 @@ class Verb(ServiceBehaviour):
     def fields(self) -> dict[str, Any]:
         """Return the fields of the request, all but request_id."""
 
+    def check(self) -> None:
+        """Raise ValueError for an argument that no request can hold, or that is always refused.
+
+        A constructor ends with it; each request begins with it, since arguments may be changed between rounds.
+        """
+
     def make_request(self) -> Any:
         """Return the request with the id of this attempt."""
+        self.check()
         return self._type.Request(request_id=self._request_id, **self.fields())
 
     def judge(self, response: Any) -> str:

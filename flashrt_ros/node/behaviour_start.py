@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from flashrt_ros.node import interfaces
+from flashrt_ros.node.behaviour_arguments import check_run, named
 from flashrt_ros.node.behaviour_service import Verb
 from flashrt_ros.node.stamps import duration_of
 
@@ -22,7 +24,7 @@ class StartPolicy(Verb):
         instruction: str = "",
         seed: int = 0,
         start_from: str = "",
-        retry: int = 0,
+        retry: int | Callable[[], int] = 0,
         *,
         step_limit: int = 0,
         run_limit: float = 0.0,
@@ -35,6 +37,12 @@ class StartPolicy(Verb):
         super().__init__(name, f"{policy}/start_policy", interfaces.srv.StartPolicy, time_limit=time_limit, key=key)
         self.instruction, self.seed, self.start_from, self.retry = instruction, seed, start_from, retry
         self.step_limit, self.run_limit = step_limit, run_limit
+        self.check()
+
+    def check(self) -> None:
+        """See Verb.check."""
+        with named(self.name):
+            check_run(self.instruction, self.seed, self.start_from, self.retry, self.step_limit, self.run_limit)
 
     def fields(self) -> dict[str, Any]:
         """Return the request's fields."""
@@ -42,7 +50,7 @@ class StartPolicy(Verb):
             "instruction": self.instruction,
             "seed": self.seed,
             "start_from": self.start_from,
-            "retry": self.retry,
+            "retry": self.retry() if callable(self.retry) else self.retry,
             "time_limit": duration_of(round(self.run_limit * 1e9)),
             "step_limit": self.step_limit,
         }

@@ -19,6 +19,7 @@ from py_trees.composites import Selector, Sequence
 from py_trees.decorators import FailureIsSuccess, Retry, SuccessIsFailure
 
 from flashrt_ros.node import behaviours
+from flashrt_ros.policy.yaml_reader import one_line
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 LEAVES: dict[str, type[Behaviour]] = {
@@ -68,10 +69,8 @@ def load_tree(path: str | Path, leaves: Mapping[str, type[Behaviour]] = LEAVES) 
     Raises:
         FlashrtError: BAD_REQUEST, naming the place in the file.
     """
-    try:
+    with one_line(Path(path), ErrorCode.BAD_REQUEST):
         document = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise FlashrtError(ErrorCode.BAD_REQUEST, f"{path}: cannot be read: {error}") from error
     if not isinstance(document, dict) or list(document) != ["tree"]:
         raise FlashrtError(ErrorCode.BAD_REQUEST, f"{path}: expected the one key 'tree'; see doc/behaviour_trees.md")
     return _Reader(str(path), leaves).read(document["tree"], "tree", None)

@@ -15,11 +15,15 @@ from __future__ import annotations
 from typing import Any
 
 from flashrt_ros.node import interfaces
+from flashrt_ros.node.behaviour_arguments import check_episode, check_steps, check_text, named
 from flashrt_ros.node.behaviour_capsules import DropCapsule, LoadCapsule, SampleActions, SaveCapsule, SaveIncident
 from flashrt_ros.node.behaviour_checks import CallTrigger, WaitForTrue
 from flashrt_ros.node.behaviour_run import RunPolicy
 from flashrt_ros.node.behaviour_service import ServiceBehaviour, Verb
 from flashrt_ros.node.behaviour_start import StartPolicy, StopPolicy
+from flashrt_ros.policy.names import check_label, check_name, check_new_name
+from flashrt_ros.policy.whole import check_whole
+from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 __all__ = [
     "CallTrigger",
@@ -62,6 +66,12 @@ class Snapshot(Verb):
     ) -> None:
         super().__init__(name, f"{policy}/snapshot", interfaces.srv.Snapshot, time_limit=time_limit, key=key)
         self.capsule, self.pinned = capsule, pinned
+        self.check()
+
+    def check(self) -> None:
+        """See Verb.check."""
+        with named(self.name):
+            check_new_name(self.capsule)
 
     def fields(self) -> dict[str, Any]:
         """Return the request's fields."""
@@ -84,6 +94,13 @@ class Restore(Verb):
     ) -> None:
         super().__init__(name, f"{policy}/restore", interfaces.srv.Restore, time_limit=time_limit, key=key)
         self.capsule, self.mode, self.rebuild = capsule, mode, rebuild
+        self.check()
+
+    def check(self) -> None:
+        """See Verb.check."""
+        with named(self.name):
+            check_name(self.capsule)
+            _check_mode(self.mode)
 
     def fields(self) -> dict[str, Any]:
         """Return the request's fields."""
@@ -105,6 +122,14 @@ class Fork(Verb):
     ) -> None:
         super().__init__(name, f"{policy}/fork", interfaces.srv.Fork, time_limit=time_limit, key=key)
         self.capsule, self.label = capsule, label
+        self.check()
+
+    def check(self) -> None:
+        """See Verb.check."""
+        with named(self.name):
+            check_new_name(self.capsule)
+            check_label(self.label)
+            check_text("label", self.label)
 
     def fields(self) -> dict[str, Any]:
         """Return the request's fields."""
@@ -126,6 +151,13 @@ class Rollback(Verb):
     ) -> None:
         super().__init__(name, f"{policy}/rollback", interfaces.srv.Rollback, time_limit=time_limit, key=key)
         self.steps, self.mode = steps, mode
+        self.check()
+
+    def check(self) -> None:
+        """See Verb.check."""
+        with named(self.name):
+            check_steps(self.steps)
+            _check_mode(self.mode)
 
     def fields(self) -> dict[str, Any]:
         """Return the request's fields."""
@@ -147,7 +179,19 @@ class Reset(Verb):
     ) -> None:
         super().__init__(name, f"{policy}/reset", interfaces.srv.Reset, time_limit=time_limit, key=key)
         self.instruction, self.seed = instruction, seed
+        self.check()
+
+    def check(self) -> None:
+        """See Verb.check."""
+        with named(self.name):
+            check_episode(self.instruction, self.seed)
 
     def fields(self) -> dict[str, Any]:
         """Return the request's fields."""
         return {"instruction": self.instruction, "seed": self.seed}
+
+
+def _check_mode(mode: int) -> None:
+    check_whole("mode", mode, 8)
+    if mode not in (REOBSERVE, EXACT):
+        raise FlashrtError(ErrorCode.BAD_REQUEST, f"mode is {mode}; give REOBSERVE ({REOBSERVE}) or EXACT ({EXACT})")

@@ -13,6 +13,7 @@ from flashrt_ros.policy.contract import Contract
 from flashrt_ros.policy.contract_fit import check_fit
 from flashrt_ros.policy.device import choose
 from flashrt_ros.policy.loading import Policy, Progress, load_policy
+from flashrt_ros.policy.opening import open_folder
 from flashrt_ros.policy.replay_session import Listener, RecordedSession
 from flashrt_ros.policy.session import Session
 from flashrt_ros.policy.store import CapsuleStore
@@ -51,6 +52,7 @@ def load(
         choose(settings.device)
     except FlashrtError as error:  # nothing was taken of a device that is not there: not broken, to be tried again
         raise FlashrtError(ErrorCode.BAD_REQUEST, f"device {settings.device!r}: {error}") from error
+    check_fit(contract, open_folder(settings.checkpoint).config(contract.observation.views))
     try:
         policy = load_policy(
             settings.checkpoint,
@@ -65,7 +67,6 @@ def load(
         )
     except DeviceRefusalError as refused:  # all is given back: likewise
         raise FlashrtError(ErrorCode.BAD_REQUEST, f"device {settings.device!r}: {refused}") from refused
-    check_fit(contract, policy.model.config)
     store = CapsuleStore(settings.capsule_budget)
     session = RecordedSession(policy, store, settings.journal_budget, device.between_stages, listener=listener)
     writer = CapsuleWriter(

@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from typing import Any
 
-from flashrt_ros.policy.session import LABEL_LIMIT
+from flashrt_ros.policy.names import LABEL_LIMIT
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 BOUNDS: dict[str, tuple[int, ErrorCode]] = {
@@ -23,8 +24,13 @@ BOUNDS: dict[str, tuple[int, ErrorCode]] = {
 
 def check_bounds(request: Any) -> None:
     """Raise the code of a field that is larger than it may be, naming both sizes."""
-    for name, (limit, code) in BOUNDS.items():
-        value = getattr(request, name, ())
-        if len(value) > limit:
-            unit = "characters" if isinstance(value, str) else "entries"
-            raise FlashrtError(code, f"{name} has {len(value)} {unit}, {limit} are allowed")
+    for name in BOUNDS:
+        check_bound(name, getattr(request, name, ()))
+
+
+def check_bound(name: str, value: Sized) -> None:
+    """Raise the code of one field if its value is larger than it may be."""
+    limit, code = BOUNDS[name]
+    if len(value) > limit:
+        unit = "characters" if isinstance(value, str) else "entries"
+        raise FlashrtError(code, f"{name} has {len(value)} {unit}, {limit} are allowed")

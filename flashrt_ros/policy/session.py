@@ -15,7 +15,7 @@ import numpy as np
 from flashrt_ros.policy.episode import Episode, start_name
 from flashrt_ros.policy.generator import seed_from_key
 from flashrt_ros.policy.loading import Policy
-from flashrt_ros.policy.names import check_name
+from flashrt_ros.policy.names import EPISODE_START, check_label, check_new_name
 from flashrt_ros.policy.processing import Observation
 from flashrt_ros.policy.sampling import Pace, Sample, Sampling
 from flashrt_ros.policy.saying import END_OF_TURN, Said, said
@@ -28,15 +28,10 @@ from flashrt_ros.runtime.live import LiveState, RowSource
 from flashrt_ros.runtime.manifest import differences, sha256
 from flashrt_ros.runtime.recipe import Act, Begin, Discard, Event, Executed, Instruct, Observe, Rekey, Say
 
-EPISODE_START = "episode_start"
-"""In `restore`: the kept start of the running episode, whatever its instruction."""
-
 _EMPTY_START = (
     "the start of this policy's episodes holds no rows, but the instruction and the generator alone: each observation "
     "is prefilled whole"
 )
-
-LABEL_LIMIT = 256
 
 
 class Mode(IntEnum):
@@ -235,8 +230,8 @@ class Session:
             FlashrtError: BAD_NAME; DUPLICATE_NAME; OVER_BUDGET; NOT_BEGUN.
         """
         started = time.perf_counter()
-        check_name(name)
-        if name == EPISODE_START or name in self.store:
+        check_new_name(name)
+        if name in self.store:
             raise FlashrtError(ErrorCode.DUPLICATE_NAME, f"capsule {name} exists; drop it or choose another name")
         capsule = self._capsule(name, label)
         evicted = self.store.add(capsule, pinned=pinned)
@@ -246,10 +241,7 @@ class Session:
 
     def fork(self, name: str, label: str) -> VerbReport:
         """Save the last committed boundary as a branch; the live head stays where it is."""
-        if not 0 < len(label) <= LABEL_LIMIT:
-            raise FlashrtError(
-                ErrorCode.BAD_REQUEST, f"fork {name!r} has a label of {len(label)} characters; give 1 to {LABEL_LIMIT}"
-            )
+        check_label(label)
         return self.snapshot(name, label=label)
 
     def restore(self, name: str, mode: Mode = Mode.REOBSERVE, rebuild: bool = False) -> VerbReport:
@@ -426,8 +418,8 @@ class Session:
             if entry is None:
                 raise FlashrtError(
                     ErrorCode.NOT_IN_JOURNAL,
-                    f"rollback by {steps} boundaries: the journal goes {step} back; raise journal_bytes or "
-                    "restore a capsule",
+                    f"rollback by {steps} boundaries: the journal goes {step} back; restore a capsule, or raise "
+                    "the journal's budget (journal_budget of policy_node, journal_bytes of a Session)",
                 )
             boundary = entry.boundary
         assert entry is not None

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
@@ -150,18 +151,33 @@ class Section(Value):
             value.refuse("is not a key of a contract; check its spelling and its place")
 
 
+@contextmanager
+def one_line(file: Path, code: ErrorCode) -> Iterator[None]:
+    """Say in one line of that code why `file`, which is read inside, is no YAML: a folder, binary, misspelt."""
+    try:
+        yield
+    except OSError as error:
+        raise FlashrtError(code, f"{file}: cannot be read: {error.strerror}; name a file that can be read") from error
+    except UnicodeDecodeError as error:
+        message = f"{file}: cannot be read: byte {error.start} is no text in UTF-8; name a YAML file"
+        raise FlashrtError(code, message) from error
+    except yaml.reader.ReaderError as error:
+        message = (
+            f"{file}: cannot be read: character {error.position} is {error.character:#x}, not text; name a YAML file"
+        )
+        raise FlashrtError(code, message) from error
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise FlashrtError(code, f"{file}:{line}: not YAML: {error.problem}") from error
+    except (yaml.YAMLError, RecursionError, ValueError) as error:  # a ValueError: a date or number that is none
+        raise FlashrtError(code, f"{file}: not YAML: {error}") from error
+
+
 def read_yaml(path: str | Path) -> Section:
     """Return the file's root mapping. Raises BAD_CONTRACT where it cannot be read or is not YAML."""
     file = Path(path)
-    try:
+    with one_line(file, ErrorCode.BAD_CONTRACT):
         root = yaml.compose(file.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
-    except (OSError, UnicodeDecodeError) as error:
-        raise FlashrtError(ErrorCode.BAD_CONTRACT, f"{file}: cannot be read: {error}") from error
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise FlashrtError(ErrorCode.BAD_CONTRACT, f"{file}:{line}: not YAML: {error.problem}") from error
-    except (yaml.YAMLError, RecursionError) as error:
-        raise FlashrtError(ErrorCode.BAD_CONTRACT, f"{file}: not YAML: {error}") from error
     if root is None:
         raise FlashrtError(ErrorCode.BAD_CONTRACT, f"{file}: is empty; see config/demo_contract.yaml for an example")
     return Value(file, "", root).as_section()

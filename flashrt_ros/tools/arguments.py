@@ -1,12 +1,13 @@
 # Copyright 2026 the flashrt_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of what commands are given: numbers, and files that are written."""
+"""Readers of what commands are given: numbers, and files and folders that are written."""
 
 from __future__ import annotations
 
 import argparse
 import math
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -65,11 +66,20 @@ def output_file(text: str) -> Path:
     return path
 
 
-def output_folder(text: str) -> Path:
-    """Read the name of a folder that files are written to, so that a missing one is refused before the work begins."""
+def folder_to_make(text: str) -> Path:
+    """Read the name of a folder that is made if need be, so that one that cannot be is refused before the work begins.
+
+    Nothing is left behind: whether it can be is tried with a folder that is taken away again, for permissions do not
+    tell it everywhere (root has them all in /proc, where nothing can be made).
+    """
     path = Path(text)
-    if not path.is_dir():
-        raise argparse.ArgumentTypeError(f"{text} is no folder; make it, or name another")
-    if not os.access(path, os.W_OK | os.X_OK):
-        raise argparse.ArgumentTypeError(f"{text} cannot be written to; name another folder")
+    nearest = next(place for place in (path, *path.parents) if os.path.lexists(place))
+    if not nearest.is_dir():
+        raise argparse.ArgumentTypeError(f"{text}: {nearest} is no folder; name another")
+    try:
+        tempfile.TemporaryDirectory(dir=nearest).cleanup()
+    except OSError as error:
+        raise argparse.ArgumentTypeError(
+            f"{text}: {nearest} cannot be written to ({error.strerror}); name a folder elsewhere"
+        ) from error
     return path

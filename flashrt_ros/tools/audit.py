@@ -24,13 +24,13 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from flashrt_ros.demo import interrupts
+from flashrt_ros.demo.printing import table_console
 from flashrt_ros.models.tiny import write_tiny_checkpoint
 from flashrt_ros.policy.device import PRECISIONS, WEIGHTS
 from flashrt_ros.policy.loading import Policy, load_policy
 from flashrt_ros.policy.processing import Observation
 from flashrt_ros.policy.session import Mode, Session
 from flashrt_ros.runtime.errors import FlashrtError
-from flashrt_ros.tools.wide_console import wide_console
 
 Trace = dict[str, bytes | str]
 """Of a run: the actions of each chunk, what was said, and the digests of the state buffers at its start and its end."""
@@ -200,7 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--precision", choices=("auto", *PRECISIONS), default="auto")
     parser.add_argument("--weights", choices=WEIGHTS, default="auto", help="fp8: those of pi0's and pi0.5's expert")
     options = parser.parse_args(arguments)
-    console = wide_console()
+    console = table_console()
     with tempfile.TemporaryDirectory() as folder, console.status("loading") as status:
         checkpoint = options.checkpoint or str(write_tiny_checkpoint(Path(folder) / "tiny"))
         try:

@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from flashrt_ros.demo import interrupts
+from flashrt_ros.demo.printing import table_console
 from flashrt_ros.policy.capsule_info import FORMAT, SUFFIX, check_path, info_of, path_of, regions_of
 from flashrt_ros.policy.folder_index import FolderIndex, default_folder, read_pins, scan
 from flashrt_ros.policy.tensor_file import open_checked, storage
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 from flashrt_ros.tools import capsule_tables
 from flashrt_ros.tools.capsule_diff import compare
-from flashrt_ros.tools.wide_console import wide_console
 
 
 @interrupts.as_exit_code
@@ -80,7 +80,7 @@ def _ls(options: argparse.Namespace) -> int:
     elif not rows and not reasons:
         print(f"{options.folder}: there are no capsules")
     else:
-        wide_console().print(capsule_tables.listing(rows, reasons, str(options.folder)))
+        table_console().print(capsule_tables.listing(rows, reasons, str(options.folder)))
     return 1 if unreadable else 0
 
 
@@ -96,7 +96,7 @@ def _show(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(shown, indent=2))
     else:
-        wide_console().print(capsule_tables.details(shown))
+        table_console().print(capsule_tables.details(shown))
     return 0
 
 
@@ -139,7 +139,7 @@ def _diff(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"same": found.same} | asdict(found), indent=2))
     else:
-        wide_console().print(capsule_tables.difference(found, (left.stem, right.stem)))
+        table_console().print(capsule_tables.difference(found, (left.stem, right.stem)))
     return 0 if found.same else 1
 
 

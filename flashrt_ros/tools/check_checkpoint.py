@@ -19,6 +19,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from flashrt_ros.demo import interrupts
+from flashrt_ros.demo.printing import table_console
 from flashrt_ros.models.checkpoint import Checkpoint
 from flashrt_ros.models.config import HybridConfig
 from flashrt_ros.models.pi0_config import Pi0Config
@@ -31,7 +32,6 @@ from flashrt_ros.policy.prompts import Prompts
 from flashrt_ros.runtime.errors import FlashrtError
 from flashrt_ros.tools.contract_tables import expected
 from flashrt_ros.tools.fp8_error import action_error, actions_line, weight_errors, weights_table
-from flashrt_ros.tools.wide_console import wide_console
 
 _GOOD, _BAD, _UNCHECKED = 0, 1, 2
 _LISTED = 10
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.fp8 and options.headers:
         parser.error("--fp8 reads the values of the tensors; leave --headers out")
-    console = wide_console()
+    console = table_console()
     try:
         folder = open_folder(options.path)
         checkpoint = Checkpoint(options.path)

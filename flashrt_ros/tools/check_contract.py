@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from flashrt_ros.demo import interrupts
+from flashrt_ros.demo.printing import table_console
 from flashrt_ros.models.policy_model import PolicyConfig
 from flashrt_ros.policy.action_map import ActionMap
 from flashrt_ros.policy.contract import Contract, load_contract
@@ -22,7 +23,6 @@ from flashrt_ros.policy.contract_fit import misfits, unsupported
 from flashrt_ros.policy.opening import open_folder
 from flashrt_ros.runtime.errors import FlashrtError
 from flashrt_ros.tools.contract_tables import expected, overview, stopping_time
-from flashrt_ros.tools.wide_console import wide_console
 
 _GOOD, _BAD, _UNCHECKED = 0, 1, 2
 _LONG_STOP = 1.0  # s
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("file", type=Path, metavar="FILE", help="the contract")
     parser.add_argument("--checkpoint", type=Path, metavar="PATH", help="the policy's folder")
     options = parser.parse_args(arguments)
-    console = wide_console()
+    console = table_console()
 
     def say(text: str, style: str = "") -> None:
         console.print(text, style=style, markup=False, soft_wrap=True)

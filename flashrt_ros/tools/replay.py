@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from flashrt_ros.demo import interrupts
+from flashrt_ros.demo.printing import table_console
 from flashrt_ros.policy.device import PRECISIONS, WEIGHTS
 from flashrt_ros.runtime.errors import FlashrtError
 from flashrt_ros.tools.arguments import above_zero, not_negative, output_file, positive, ros_seed
@@ -19,7 +20,6 @@ from flashrt_ros.tools.replay_many import run_jobs, run_jobs_on_ray
 from flashrt_ros.tools.replay_output import as_json, as_junit, overall, print_results
 from flashrt_ros.tools.replay_result import EXIT_CODES, FAILED, Result
 from flashrt_ros.tools.report_html import html_report
-from flashrt_ros.tools.wide_console import wide_console
 
 _DESCRIPTION = """\
 Drives a policy from a bag, without ROS and without waiting, through the verbs that were called then, and compares each
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Replay, report, and return the verdict as an exit code."""
     options = _parser().parse_intermixed_args(arguments)
     jobs = _jobs(options)
-    console = wide_console()
+    console = table_console()
     try:
         with console.status("") as status:
             if options.ray is not None:

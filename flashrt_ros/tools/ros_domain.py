@@ -7,8 +7,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
+import stat
 import sys
 
 from flashrt_ros.tools.config_file import config_file
@@ -26,7 +28,8 @@ def claim() -> socket.socket:
     Fast DDS gets a profile without shared memory, whose reasons are in it; another RMW its own way to stay local.
 
     Returns:
-        The claim, to be kept open as long as the domain is used; commands that are run inherit it.
+        The claim, to be kept open as long as the domain is used. What this process becomes by `exec` has it too, and
+        a process that it starts where that is given `descriptors()`.
 
     Raises:
         OSError: all domains are taken.
@@ -34,7 +37,7 @@ def claim() -> socket.socket:
     for domain in DOMAINS:
         claimed = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
-            claimed.bind(f"\0flashrt_ros_domain_{domain}")
+            claimed.bind(_address(str(domain)))
         except OSError:
             claimed.close()
             continue
@@ -43,6 +46,28 @@ def claim() -> socket.socket:
         _stay_on_this_machine()
         return claimed
     raise OSError(f"all ROS domains from {DOMAINS[0]} to {DOMAINS[-1]} are in use; end other runs of flashrt_ros")
+
+
+def descriptors() -> tuple[int, ...]:
+    """The file descriptors by which this process has a claim of ROS_DOMAIN_ID, for `pass_fds` of what uses it too.
+
+    So the domain is taken until the last node has ended, even one that outlives the program that started it.
+    """
+    address = _address(os.environ.get("ROS_DOMAIN_ID", ""))
+    return tuple(number for number in map(int, os.listdir("/proc/self/fd")) if _bound_to(number) == address.encode())
+
+
+def _address(domain: str) -> str:
+    return f"\0flashrt_ros_domain_{domain}"
+
+
+def _bound_to(number: int) -> object:
+    """The address of a socket; None: the descriptor is none's."""
+    with contextlib.suppress(OSError):  # it has been closed meanwhile
+        if stat.S_ISSOCK(os.fstat(number).st_mode):
+            with socket.socket(fileno=os.dup(number)) as found:
+                return found.getsockname()
+    return None
 
 
 def _stay_on_this_machine() -> None:

@@ -6,17 +6,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 
 from flashrt_ros.demo import interrupts
-from flashrt_ros.tools.arguments import output_folder, ros_seed
+from flashrt_ros.tools.arguments import folder_to_make, ros_seed
 
 
 @interrupts.as_exit_code
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the folder that the command line names."""
     parser = argparse.ArgumentParser(prog="tiny_checkpoint", description=__doc__)
-    parser.add_argument("folder", type=Path, help="made if it is not there")
+    parser.add_argument("folder", type=folder_to_make, help="made if it is not there")
     parser.add_argument("--seed", type=ros_seed, default=0, help="of the weights (default: %(default)s)")
     options = parser.parse_args(arguments)
 
@@ -25,14 +24,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from flashrt_ros.models.tiny import write_tiny_checkpoint  # slow to import
 
     try:
-        options.folder.mkdir(parents=True, exist_ok=True)
-        written = write_tiny_checkpoint(output_folder(str(options.folder)), seed=options.seed)
-    except OSError as error:
-        parser.error(f"{options.folder}: {error.strerror}; name another folder")
-    except SafetensorError as error:
-        parser.error(f"{options.folder}: {error}")
-    except argparse.ArgumentTypeError as error:
-        parser.error(str(error))
+        written = write_tiny_checkpoint(options.folder, seed=options.seed)
+    except (OSError, SafetensorError) as error:
+        parser.error(f"{options.folder}: {error}; name another folder")
     print(f"wrote an untrained policy to {written}")
     return 0
 

@@ -85,6 +85,8 @@ def test_two_at_once_hold_and_say_so(start: Start, tmp_path: Path) -> None:
     assert "restored = original: yes" in outputs[0]
     assert "untrained weights" in outputs[0]
     assert "picture:" not in outputs[0]
+    assert f"in {tmp_path / '0'}: capsules, " in outputs[0]
+    assert "pictures" not in outputs[0]
     logs = {log.stem for log in (tmp_path / "0" / "logs").iterdir()}
     assert logs == {"checkpoint", "robot", "command", "policy"}
     one, other = (json.loads(result.read_text()) for result in results)
@@ -126,6 +128,18 @@ def test_the_story_is_played_and_filmed(start: Start, tmp_path: Path) -> None:
     assert [Path(picture).name for picture in found["pictures"]] == ["demo.gif", "demo_timeline.png"]
 
 
+def test_episodes_are_played_and_counted(start: Start, tmp_path: Path) -> None:
+    result = tmp_path / "result.json"
+    demo = start("--episodes", 1, "--view", "--json", result, "--output", tmp_path / "new", DISPLAY="")
+    text, _ = demo.communicate(timeout=TIME_LIMIT)
+    assert demo.returncode == 0, text
+    assert "no window: there is no screen here" in text
+    assert f"in {tmp_path / 'new'}: capsules, " in text
+    assert "pictures" not in text
+    found = json.loads(result.read_text())
+    assert [kind["episodes"] for kind in found["summary"].values()] == [1, 1, 1]
+
+
 @pytest.mark.parametrize(
     ("number", "module"), [(signal.SIGINT, "tiny_checkpoint"), (signal.SIGTERM, "policy_node")], ids=str
 )
@@ -137,6 +151,17 @@ def test_a_signal_ends_every_process(start: Start, number: signal.Signals, modul
     assert demo.returncode == 130, text
     assert "Traceback" not in text
     assert not any(Path(f"/proc/{pid}").exists() for pid in nodes)
+
+
+def test_a_signal_while_it_is_loaded_ends_it_in_order_too(start: Start, tmp_path: Path) -> None:
+    demo = start("--output", tmp_path, PYTHONVERBOSE="1")
+    assert demo.stdout is not None
+    assert any(line.startswith("import 'rich.console'") for line in demo.stdout)
+    demo.send_signal(signal.SIGINT)
+    text, _ = demo.communicate(timeout=TIME_LIMIT)
+    assert demo.returncode == 130, text
+    assert "Traceback" not in text
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_node_that_dies_is_told_with_its_log(start: Start, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from flashrt_ros.demo.evaluate import WEIGHTS, Played, Player, summarise, wilson
+from flashrt_ros.demo.evaluate import WEIGHTS, Played, Player, main, summarise, wilson
 from flashrt_ros.demo.task import Kind, Outcome
 
 
@@ -42,3 +42,9 @@ def test_the_shipped_policy_presses_the_right_button() -> None:
     player = Player(WEIGHTS, "drawn")
     played = [player.play(kind, seed) for kind in (Kind.NAMED, Kind.LIT) for seed in range(1000, 1004)]
     assert sum(episode.outcome == Outcome.SUCCESS for episode in played) >= 7, played
+
+
+def test_a_policy_beside_the_expert_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--expert", "--checkpoint", str(WEIGHTS)])
+    assert "argument --checkpoint: not allowed with argument --expert" in capsys.readouterr().err

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flashrt_ros.demo.options import parser
+from flashrt_ros.demo.options import parser, read
 from flashrt_ros.models.tiny import write_tiny_checkpoint
 from flashrt_ros.models.tiny_pi0 import write_tiny_pi0
 
@@ -55,3 +55,36 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path, capsys: pytest
     with pytest.raises(SystemExit):
         parser().parse_args(["--json", str(tmp_path / "no" / "result.json")])
     assert f"there is no folder {tmp_path / 'no'}" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit):
+        parser().parse_args(["--output", str(tmp_path / "file")])
+    assert f"argument --output: {tmp_path}/file: {tmp_path}/file is no folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", [["--steps", "3"], ["--steps", "40"], ["--untrained"], ["--record"]])
+def test_what_episodes_make_no_use_of_is_refused_beside_them(
+    option: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        read(["--episodes", "1", *option])
+    assert f"argument {option[0]}: is of no use with --episodes" in capsys.readouterr().err
+    assert read(option).episodes is None
+
+
+def test_the_steps_of_the_help_are_those_that_are_made() -> None:
+    told = parser().format_help().partition("actions in each run")[2].partition("--episodes")[0]
+    assert f"(default: {read([]).steps})" in " ".join(told.split())
+    assert read(["--steps", "3"]).steps == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"), [("x", "a number"), ("nan", "a finite number of 0 or more"), ("101", "a number from 0 to 100")]
+)
+def test_of_a_bad_pace_is_said_what_is_wanted(text: str, wanted: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert (read(["--pace", "0"]).pace, read(["--pace", "100"]).pace) == (0.0, 100.0)
+    with pytest.raises(SystemExit):
+        read(["--pace", text])
+    assert f"argument --pace: {text} is not {wanted}\n" in capsys.readouterr().err

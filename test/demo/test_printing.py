@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from rich.table import Table
 
-from flashrt_ros.demo.printing import print_logs, print_verdicts
+from flashrt_ros.demo.printing import print_logs, print_verdicts, table_console
 
 
 @pytest.fixture
@@ -33,3 +34,12 @@ def test_the_end_of_each_log_is_printed_as_it_stands(console: Console, tmp_path:
     head, *lines = printed(console).splitlines()
     assert head == f"--- the end of {log} ---"
     assert lines == [f"[line] {number}" for number in range(10, 30)]
+
+
+def test_a_line_is_whole_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    console = table_console()
+    console.print("word " * 60)
+    console.print(Table(*(f"a column of {number}" for number in range(7))))
+    line, _, head, *_ = capsys.readouterr().out.splitlines()
+    assert line.count("word") == 60
+    assert head.count("a column of") == 7

@@ -54,6 +54,12 @@ def test_a_retry_counts_its_failures_and_tells_them_to_what_it_retries(
     assert Say.said == list(range(min(failures + 1, 3)))
 
 
+def test_a_run_beside_the_tree_is_told_the_failures_too(tmp_path: Path) -> None:
+    root: Any = load_tree(write(tmp_path, "tree: {retry: {times: 3, child: {start_policy: {retry: attempt}}}}"))
+    root.failures = 2
+    assert root.decorated.make_request().retry == 2
+
+
 @pytest.mark.parametrize(("kind", "failures", "status"), [("succeed", 1, Status.SUCCESS), ("fail", 0, Status.FAILURE)])
 def test_what_a_step_says_can_be_turned_round(tmp_path: Path, kind: str, failures: int, status: Status) -> None:
     Say.said = []
@@ -69,6 +75,17 @@ def test_every_behaviour_can_be_named_in_a_tree() -> None:
         assert not inspect.isabstract(kind)
 
 
+def test_the_page_names_the_arguments_of_every_behaviour() -> None:
+    page = (ROOT / "doc" / "behaviour_trees.md").read_text().partition("## In Python")[0]
+    rows = [line.split("|")[1:3] for line in page.splitlines() if line.startswith("| `")]
+    told = {kind: set(re.findall(r"`(\w+)`", row[1])) for row in rows for kind in re.findall(r"`(\w+)`", row[0])}
+    for kind, behaviour in LEAVES.items():
+        common = {"name", "time_limit"}
+        common |= {"key"} if kind != "wait_for_true" else set()
+        common |= {"policy"} if kind not in ("wait_for_true", "call_trigger") else set()
+        assert told[kind] | common == set(inspect.signature(behaviour).parameters), kind
+
+
 @pytest.mark.parametrize("path", sorted(ROOT.glob("config/*tree*.yaml")), ids=lambda path: path.name)
 def test_the_trees_of_config_load(path: Path) -> None:
     names = [behaviour.name for behaviour in load_tree(path).iterate()]
@@ -80,7 +97,8 @@ def test_the_trees_of_config_load(path: Path) -> None:
     [
         ("", "the one key 'tree'"),
         ("tree: {}\nmore: 1", "the one key 'tree'"),
-        ("tree: [", "cannot be read"),
+        ("tree:\n  [", "tree.yaml:2: not YAML"),
+        ("tree: 2026-13-45", "tree.yaml: not YAML: month must be in 1..12"),
         ("tree: 3", "tree: expected one 'kind: ...', found 3"),
         ("tree: {sequence: []}", "tree.sequence: expected a list of at least one child"),
         ("tree: {sequence: [snapshot: {}]}", "tree.sequence[0].snapshot: lacks capsule; its arguments are"),
@@ -90,7 +108,22 @@ def test_the_trees_of_config_load(path: Path) -> None:
         ("tree: {run_policy: {seed: true}}", "tree.run_policy.seed: is True; give a value of type int"),
         ("tree: {run_policy: {retry: often}}", "tree.run_policy.retry: is 'often'"),
         ("tree: {run_policy: {retry: attempt}}", "there is no retry around it"),
-        ("tree: {snapshot: {capsule: a, time_limit: 0}}", "give more than 0"),
+        ("tree: {snapshot: {capsule: a, time_limit: 0}}", "give a finite number above 0"),
+        (
+            "tree: {run_policy: {seed: -1}}",
+            "tree.run_policy: behaviour 'run_policy': seed -1 is not an unsigned 64-bit",
+        ),
+        ("tree: {sequence: [rollback: {steps: 0}]}", "tree.sequence[0].rollback: behaviour 'rollback': steps is 0"),
+        (
+            "tree: {sample_actions: {seeds: [a]}}",
+            "tree.sample_actions: behaviour 'sample_actions': seeds[0] 'a' is not",
+        ),
+        (
+            "tree: {call_trigger: {service: my check}}",
+            "tree.call_trigger: behaviour 'call_trigger': service 'my check' is",
+        ),
+        ("tree: {start_policy: {run_limit: .nan}}", "tree.start_policy: behaviour 'start_policy': run_limit is nan s"),
+        ("tree: {wait_for_true: {topic: a, time_limit: .inf}}", "tree.wait_for_true: behaviour 'wait_for_true': time_"),
         ("tree: {retry: {times: 0, child: {stop_policy: }}}", "tree.retry: times is 0"),
         ("tree: {retry: {times: 2}}", "tree.retry: lacks child"),
         ("tree: {stop_policy: [1]}", "tree.stop_policy: expected 'argument: value' pairs"),

@@ -183,16 +183,16 @@ class Ticker:
         (DropCapsule("a", keep_file=True), {"name": "a", "keep_file": True}),
         (SaveIncident("it fell"), {"reason": "it fell"}),
         (
-            StartPolicy("press", 7, "a", 2, step_limit=9, run_limit=1.5),
+            StartPolicy("press", 0, "a", 2, step_limit=9, run_limit=1.5),
             {
                 "instruction": "press",
-                "seed": 7,
                 "start_from": "a",
                 "retry": 2,
                 "step_limit": 9,
                 "time_limit": Duration(sec=1, nanosec=500_000_000),
             },
         ),
+        (StartPolicy("press", 7), {"instruction": "press", "seed": 7}),
         (StopPolicy(), {}),
     ],
     ids=lambda value: value.name if isinstance(value, Behaviour) else "",
@@ -284,7 +284,7 @@ def test_a_server_that_goes_away_fails_before_the_limit(node: Node, behaviour: A
 
 def test_run_policy_reports_feedback_and_result(node: Node, policy: FakePolicy) -> None:
     policy.answer.clear()
-    behaviour = RunPolicy("press", 7, "a", 2, step_limit=9, run_limit=1.5, key="/run")
+    behaviour = RunPolicy("press", 0, "a", 2, step_limit=9, run_limit=1.5, key="/run")
     ticker = Ticker(node, behaviour)
     ticker.until(lambda: behaviour.feedback is not None)
     assert behaviour.feedback_message == "step 3, 5 queued, at b7"
@@ -293,7 +293,7 @@ def test_run_policy_reports_feedback_and_result(node: Node, policy: FakePolicy) 
     assert behaviour.feedback_message == "9 steps, step_limit"
     assert Blackboard.get("/run").steps == 9
     (goal,) = policy.requests
-    assert (goal.instruction, goal.seed, goal.start_from, goal.retry, goal.step_limit) == ("press", 7, "a", 2, 9)
+    assert (goal.instruction, goal.start_from, goal.retry, goal.step_limit) == ("press", "a", 2, 9)
     assert (goal.time_limit.sec, goal.time_limit.nanosec) == (1, 500_000_000)
     assert goal.request_id
 
@@ -392,3 +392,80 @@ def test_a_trigger_is_judged_by_its_success(node: Node, success: bool, status: S
     behaviour = CallTrigger("check", time_limit=PATIENCE)
     assert Ticker(node, behaviour).finish() == status
     assert success or behaviour.feedback_message == "the gripper is empty"
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Snapshot("a b"), "'snapshot': capsule name 'a b': 1 to 128 letters"),
+        (lambda: Snapshot("episode_start"), "'snapshot': capsule name 'episode_start' is that of"),
+        (lambda: Fork("", "left"), "'fork': capsule name ''"),
+        (lambda: Fork("a", ""), "'fork': label '' has 0 characters; give 1 to 256"),
+        (lambda: Restore("../a"), "'restore': capsule name '../a'"),
+        (lambda: Restore("a", 2), r"'restore': mode is 2; give REOBSERVE \(0\) or EXACT \(1\)"),
+        (lambda: Rollback(0), "'rollback': steps is 0; give 1 or more"),
+        (lambda: Rollback(2**32), "'rollback': steps 4294967296 is not an unsigned 32-bit number; give an int from 0"),
+        (lambda: Rollback(1, -1), "'rollback': mode -1 is not an unsigned 8-bit number"),
+        (lambda: Reset("press", -1), "'reset': seed -1 is not an unsigned 64-bit number"),
+        (lambda: Reset("x" * 8193), "'reset': instruction has 8193 characters, 8192 are allowed"),
+        (lambda: SampleActions([1, -1]), r"'sample_actions': seeds\[1\] -1 is not an unsigned 64-bit number"),
+        (lambda: SampleActions([]), "'sample_actions': seeds is empty"),
+        (lambda: SampleActions(range(257)), "'sample_actions': seeds has 257 entries, 256 are allowed"),
+        (lambda: SaveCapsule("a/b"), "'save_capsule': capsule name 'a/b'"),
+        (lambda: LoadCapsule(".a"), "'load_capsule': capsule name '.a'"),
+        (lambda: DropCapsule("a\n"), "'drop_capsule': capsule name"),
+        (lambda: SaveIncident("x" * 1025), "'save_incident': reason has 1025 characters"),
+        (lambda: Snapshot("a", time_limit=float("nan")), "'snapshot': time_limit is nan s; give a finite number above"),
+        (lambda: WaitForTrue("holding", time_limit=float("inf")), "'wait_for_true': time_limit is inf s"),
+        (lambda: Fork("a", "left\0"), r"'fork': label 'left\\x00' has a NUL or a lone surrogate"),
+        (lambda: RunPolicy("press \ud800"), r"'run_policy': instruction 'press \\ud800' has a NUL or a lone surrogate"),
+        (lambda: SaveIncident("\0"), r"'save_incident': reason '\\x00' has a NUL"),
+        (lambda: Snapshot("a", policy="the policy"), "'snapshot': service 'the policy/snapshot' is no name in ROS"),
+        (lambda: RunPolicy(policy="1policy"), "'run_policy': action '1policy/run_policy' is no name in ROS"),
+        (lambda: WaitForTrue("grasp//holding"), "'wait_for_true': topic 'grasp//holding' is no name in ROS"),
+        (lambda: CallTrigger(""), "'call_trigger': service '' is no name in ROS"),
+        (lambda: RunPolicy(time_limit=float("nan")), "'run_policy': time_limit is nan s"),
+    ],
+)
+def test_an_argument_that_no_request_can_have_is_named(make: Callable[[], Behaviour], said: str) -> None:
+    with pytest.raises(ValueError, match=f"^behaviour {said}"):
+        make()
+
+
+@pytest.mark.parametrize("kind", [RunPolicy, StartPolicy])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"seed": -1}, "seed -1 is not an unsigned 64-bit number"),
+        ({"retry": 2**32}, "retry 4294967296 is not an unsigned 32-bit number"),
+        ({"step_limit": -5}, "step_limit -5 is not an unsigned 32-bit number"),
+        ({"run_limit": -1.0}, "run_limit is -1.0 s; give 0 for none, or from 1e-9 to 2147483647"),
+        ({"run_limit": float("nan")}, "run_limit is nan s"),
+        ({"run_limit": 2.0**31}, "run_limit is 2147483648.0 s"),
+        ({"start_from": "a b"}, "start_from: capsule name 'a b'"),
+        ({"start_from": "a", "seed": 7}, "seed is 7, and start_from 'a' has its own"),
+        ({"instruction": "x" * 8193}, "instruction has 8193 characters"),
+    ],
+)
+def test_an_argument_that_no_goal_can_have_is_named(kind: Any, arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=f"^behaviour 'go': {said}"):
+        kind(name="go", **arguments)
+
+
+@pytest.mark.parametrize("kind", [RunPolicy, StartPolicy])
+def test_the_most_that_a_goal_can_have_is_taken(node: Node, policy: FakePolicy, kind: Any) -> None:
+    behaviour = kind(seed=2**64 - 1, retry=2**32 - 1, step_limit=2**32 - 1, run_limit=2.0**31 - 1)
+    assert Ticker(node, behaviour).finish() == Status.SUCCESS
+    (goal,) = policy.requests
+    assert (goal.seed, goal.retry, goal.step_limit) == (2**64 - 1, 2**32 - 1, 2**32 - 1)
+    assert goal.time_limit.sec == 2**31 - 1
+
+
+def test_an_argument_that_a_tree_changes_is_judged_before_it_is_sent(node: Node, policy: FakePolicy) -> None:
+    rollback, run = Rollback(2), RunPolicy(retry=lambda: -1)
+    rollback.steps = 0
+    for behaviour in (rollback, run):
+        assert Ticker(node, behaviour).finish() == Status.FAILURE
+    assert rollback.feedback_message == "behaviour 'rollback': steps is 0; give 1 or more"
+    assert "retry -1 is not an unsigned 32-bit number" in run.feedback_message
+    assert policy.requests == []

@@ -167,17 +167,33 @@ def test_lockstep_needs_commands_with_a_stamp(tmp_path: Path) -> None:
     assert load(tmp_path, text.replace("lockstep: {apply_after: 2}", "")).action.commands[0].topic == "c"
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"just a text", b"- a\n- b\n", b"[" * 3000])
-def test_what_is_no_contract_at_all_is_refused(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", ": is empty; see "),
+        (b"\x7fELF\xff", ": cannot be read: byte 4 is no text in UTF-8; name a YAML file"),
+        (b"a: \x00\n", ": cannot be read: character 3 is 0x0, not text; name a YAML file"),
+        (b"a: 1\nb: *c\n", ":2: not YAML: found undefined alias 'c'"),
+        (b"[" * 3000, ": not YAML: "),
+        (b"just a text", ":1: expected 'key: value' lines"),
+        (b"- a\n- b\n", ":1: expected 'key: value' lines"),
+    ],
+)
+def test_what_is_no_contract_at_all_is_refused_in_one_line(tmp_path: Path, content: bytes, said: str) -> None:
     file = tmp_path / "contract.yaml"
     file.write_bytes(content)
-    with pytest.raises(FlashrtError, match=r"contract\.yaml"):
+    with pytest.raises(FlashrtError) as refused:
         load_contract(file)
+    assert refused.value.code is ErrorCode.BAD_CONTRACT
+    assert str(refused.value).startswith(f"{file}{said}")
+    assert "\n" not in str(refused.value)
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FlashrtError, match=r"nowhere\.yaml"):
-        load_contract(tmp_path / "nowhere.yaml")
+@pytest.mark.parametrize(("name", "said"), [("nowhere.yaml", "No such file or directory"), ("", "Is a directory")])
+def test_what_is_no_file_is_named(tmp_path: Path, name: str, said: str) -> None:
+    with pytest.raises(FlashrtError) as refused:
+        load_contract(tmp_path / name)
+    assert str(refused.value) == f"{tmp_path / name}: cannot be read: {said}; name a file that can be read"
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,15 @@
 # Copyright 2026 the flashrt_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""An episode of the tiny policy, recorded without ROS, and the bags that are made of it."""
+"""An episode of the tiny policy, recorded without ROS, and the bags that are made of it; programs that run nodes."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -239,3 +245,47 @@ def capsules(tape: Tape, policy: Policy, tmp_path_factory: pytest.TempPathFactor
         target.write(capsule, policy.plan.buffers, lambda name: False)
     target.close()
     return folder
+
+
+def children(process: int) -> dict[int, str]:
+    """Process ids and command lines of what a process started."""
+    found = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(status.read_text().rpartition(")")[2].split()[1])
+            if parent == process:
+                found[int(status.parent.name)] = (status.parent / "cmdline").read_bytes().decode()
+        except OSError:
+            continue  # it has ended
+    return found
+
+
+@pytest.fixture
+def interrupt_nodes(root: Path) -> Callable[..., list[str]]:
+    """`interrupt_nodes(signal, module, *arguments)` sends a program a signal once it runs policy_node.
+
+    It must end in order, and all that it had started with it; returns the command lines of that.
+    """
+
+    def interrupt(number: signal.Signals, module: str, *arguments: str) -> list[str]:
+        command = [sys.executable, "-m", module, *arguments]
+        program = subprocess.Popen(command, cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        started: dict[int, str] = {}
+        try:
+            deadline = time.monotonic() + 60.0
+            while not any("policy_node" in line for line in started.values()):
+                assert program.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+                started = children(program.pid)
+            program.send_signal(number)
+            _, trouble = program.communicate(timeout=60.0)
+            assert not [line for process, line in started.items() if Path(f"/proc/{process}").exists()]
+            assert (program.returncode, trouble) == (130, "interrupted\n")
+        finally:
+            for process in (program.pid, *started):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+        return list(started.values())
+
+    return interrupt

@@ -11,7 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from flashrt_ros.tools.arguments import above_zero, not_negative, output_file, output_folder, positive, ros_seed
+from flashrt_ros.tools.arguments import (
+    above_zero,
+    folder_to_make,
+    not_negative,
+    output_file,
+    positive,
+    ros_seed,
+)
 
 COMMANDS = [
     ("tools.replay", "--json"),
@@ -60,13 +67,25 @@ def test_what_may_not_be_written_is_refused(
         output_file(str(tmp_path / name))
 
 
-def test_a_folder_must_be_there_and_take_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert output_folder(str(tmp_path)) == tmp_path
-    with pytest.raises(argparse.ArgumentTypeError, match="missing is no folder; make it"):
-        output_folder(str(tmp_path / "missing"))
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
-    with pytest.raises(argparse.ArgumentTypeError, match=f"{tmp_path} cannot be written to"):
-        output_folder(str(tmp_path))
+def test_a_folder_to_make_may_be_new_and_is_not_made_yet(tmp_path: Path) -> None:
+    for name in (tmp_path, tmp_path / "new", tmp_path / "new" / "newer"):
+        assert folder_to_make(str(name)) == name
+    assert folder_to_make("new") == Path("new")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["file", "file/new", "dangling", "dangling/new"])
+def test_a_folder_is_not_to_be_made_where_something_else_is(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(argparse.ArgumentTypeError, match=f"{name}: {tmp_path}/{name.split('/')[0]} is no folder"):
+        folder_to_make(str(tmp_path / name))
+
+
+@pytest.mark.parametrize("name", ["/proc", "/proc/new"])
+def test_a_folder_is_not_to_be_made_where_nobody_can(name: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=f"{name}: /proc cannot be written to"):
+        folder_to_make(name)
 
 
 def test_counts_and_seeds_have_their_bounds() -> None:
@@ -109,17 +128,35 @@ def test_a_command_refuses_it_while_it_reads_its_options(
 @pytest.mark.parametrize(
     ("module", "option", "text", "said"),
     [
-        ("tools.bench.files", "--folder", "missing", "missing is no folder"),
+        ("tools.bench.files", "--folder", __file__, f"{__file__}: {__file__} is no folder"),
         ("tools.bench.files", "--megabytes", "0", "0 is not 1 or more"),
         ("tools.bench.capsule", "--repeats", "0", "0 is not 1 or more"),
         ("tools.bench.stages", "--tokens", "-1", "-1 is not 1 or more"),
         ("tools.replay", "--workers", "0", "0 is not 1 or more"),
+        ("demo.train", "--folder", "/proc/new", "/proc/new: /proc cannot be written to"),
     ],
 )
 def test_a_command_refuses_what_it_cannot_measure(
     module: str, option: str, text: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert f"argument {option}: {said}" in refusal(module, option, text, capsys)
+
+
+@pytest.mark.parametrize(
+    ("module", "option", "text", "said"),
+    [
+        ("tools.bench.ros", "--seconds", "nan", "nan is not a finite number above 0"),
+        ("tools.bench.ros", "--recorder", "-1", "-1 is not a finite number of 0 or more"),
+        ("tools.soak.__main__", "--minutes", "nan", "nan is not a finite number above 0"),
+        ("tools.soak.__main__", "--slack", "-1", "-1 is not a finite number of 0 or more"),
+        ("tools.soak.__main__", "--folder", __file__, f"{__file__}: {__file__} is no folder"),
+    ],
+)
+def test_a_command_of_ros_refuses_what_it_cannot_work_with(
+    module: str, option: str, text: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("rclpy")
+    test_a_command_refuses_what_it_cannot_measure(module, option, text, said, capsys)
 
 
 @pytest.mark.parametrize(("module", "option"), COMMANDS_OF_ROS)

@@ -5,8 +5,11 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -71,3 +74,41 @@ def test_command_line_runs_in_a_claimed_domain_with_its_exit_code() -> None:
     assert done.returncode == 3
     assert int(done.stdout) in ros_domain.DOMAINS
     assert done.stdout.strip() != os.environ["ROS_DOMAIN_ID"]
+
+
+STARTER = """
+import sys, time
+from pathlib import Path
+from flashrt_ros.demo.processes import Processes
+
+processes = Processes(Path(sys.argv[1]))
+processes.start("node", [sys.executable, "-c", "import time; time.sleep(600)"])
+print(processes.pid("node"), flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_node_that_outlives_its_program_keeps_the_domain(tmp_path: Path) -> None:
+    taken = "import os; print(os.environ['ROS_DOMAIN_ID'], flush=True); "
+    command = [sys.executable, "-m", "flashrt_ros.tools.ros_domain", sys.executable, "-c", taken + STARTER]
+    with subprocess.Popen([*command, str(tmp_path)], stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        domain, node = program.stdout.readline().strip(), int(program.stdout.readline())
+        program.kill()
+    try:
+        assert not free(domain)
+    finally:
+        os.kill(node, signal.SIGKILL)
+    deadline = time.monotonic() + 10.0
+    while not free(domain):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def free(domain: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as claimed:
+        try:
+            claimed.bind(f"\0flashrt_ros_domain_{domain}")
+        except OSError:
+            return False
+    return True

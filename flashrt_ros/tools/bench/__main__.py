@@ -8,8 +8,9 @@ import importlib
 import sys
 
 from flashrt_ros.demo import interrupts
+from flashrt_ros.runtime.errors import FlashrtError
 
-_INTERRUPTED = 130
+_REFUSED = 2
 BENCHES = {
     "capsule": "cold begin against restore, and rollback, over the length of the context",
     "demo": "how often the demo's policy solves its task, with all, some or none of its state restored",
@@ -20,19 +21,20 @@ BENCHES = {
 }
 
 
+@interrupts.as_exit_code
 def main() -> int:
-    """Dispatch to the benchmark's own `main`; a signal ends it with all that it started."""
+    """Dispatch to the benchmark's own `main`; what is refused is told in a line, a signal ends all that was started."""
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     if name not in BENCHES:
         width = max(map(len, BENCHES))
         lines = "\n".join(f"  {known:{width}}  {what}" for known, what in BENCHES.items())
         print(f"usage: bench NAME [options]; bench NAME --help\n{lines}")
-        return 0 if name in ("-h", "--help") else 2
-    interrupts.raise_once()
+        return 0 if name in ("-h", "--help") else _REFUSED
     try:
         return int(importlib.import_module(f"flashrt_ros.tools.bench.{name}").main(sys.argv[2:]))
-    except KeyboardInterrupt:
-        return _INTERRUPTED
+    except FlashrtError as error:
+        print(f"bench {name}: {error.code.name}: {error}")
+        return _REFUSED
 
 
 if __name__ == "__main__":

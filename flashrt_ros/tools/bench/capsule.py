@@ -15,14 +15,14 @@ from pathlib import Path
 import numpy as np
 import torch
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
-from flashrt_ros.demo.printing import print_verdicts
+from flashrt_ros.demo.printing import print_verdicts, table_console
 from flashrt_ros.models.tiny import write_tiny_checkpoint
 from flashrt_ros.policy.loading import Policy, load_policy
 from flashrt_ros.policy.session import Session
 from flashrt_ros.runtime.backend import Backend
+from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 from flashrt_ros.tools.arguments import output_file, positive
 from flashrt_ros.tools.audit import random_observation
 
@@ -31,6 +31,7 @@ ROLLBACK_SPREAD = 1.5
 """Largest over smallest: a copy of the same bytes on a shared CPU varies by that much."""
 
 COLD_REPEATS = 2
+_TOKENS = (256, 1024, 2048, 4096)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +58,37 @@ def measure(policy: Policy, lengths: Sequence[int], repeats: int, progress: Call
     """Measure each context length.
 
     Args:
-        policy: its context must hold the longest length and one more observation.
-        lengths: context lengths in tokens.
+        policy: one whose context grows with each observation.
+        lengths: context lengths in tokens; the context must hold the longest and one more observation.
         repeats: how often each figure but the cold one is taken.
         progress: told what is being measured.
+
+    Raises:
+        FlashrtError: NOT_SUPPORTED, the policy has no memory; BAD_REQUEST, its context does not hold the longest.
     """
+    _check_room(policy, max(lengths))
     copy_rate = _copy_rate(policy.plan.backend)
     return [_measure(policy, length, repeats, copy_rate, progress) for length in lengths]
+
+
+def _check_room(policy: Policy, longest: int) -> None:
+    """Refuse a context that could not be filled however many observations come."""
+    if policy.model.config.rewrites:
+        raise FlashrtError(
+            ErrorCode.NOT_SUPPORTED,
+            "each observation of this policy rewrites its context, whose length is always the same; name a checkpoint "
+            "of one that remembers",
+        )
+    session = Session(policy)
+    session.begin("measure", seed=0)
+    rows = session.observe(random_observation(policy, np.random.default_rng(0), 1)).prefilled_tokens
+    most = policy.model.max_rows - rows
+    if longest > most:
+        raise FlashrtError(
+            ErrorCode.BAD_REQUEST,
+            f"a context of {longest} tokens: this policy's has {policy.model.max_rows} rows, {rows} of them for one "
+            f"more observation; give --tokens {most} or fewer",
+        )
 
 
 def _measure(policy: Policy, length: int, repeats: int, copy_rate: float, progress: Callable[[str], None]) -> Row:
@@ -163,11 +188,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bench capsule", description=__doc__)
     parser.add_argument("--checkpoint", help="checkpoint folder; default: a tiny untrained policy")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    parser.add_argument("--tokens", type=positive, nargs="+", default=[256, 1024, 2048, 4096])
-    parser.add_argument("--repeats", type=positive, default=15)
+    lengths = f"lengths of the context (default: {' '.join(map(str, _TOKENS))})"
+    parser.add_argument("--tokens", type=positive, nargs="+", default=_TOKENS, help=lengths)
+    repeats = "of each measurement but the cold one (default: %(default)s)"
+    parser.add_argument("--repeats", type=positive, default=15, help=repeats)
     parser.add_argument("--json", type=output_file, help="write the figures to this file too")
     options = parser.parse_args(arguments)
-    console = Console()
+    console = table_console()
     with tempfile.TemporaryDirectory() as folder, console.status("loading") as status:
         checkpoint = options.checkpoint or str(write_tiny_checkpoint(Path(folder) / "tiny"))
         rows = measure(load_policy(checkpoint, options.device), sorted(options.tokens), options.repeats, status.update)

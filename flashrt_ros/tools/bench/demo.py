@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from flashrt_ros.demo.chart import draw_rates
@@ -25,7 +24,7 @@ from flashrt_ros.demo.evaluate import WEIGHTS, play_all, summarise, wilson
 from flashrt_ros.demo.nodes import Setting
 from flashrt_ros.demo.options import checkpoint
 from flashrt_ros.demo.play import StepFailedError
-from flashrt_ros.demo.printing import print_verdicts
+from flashrt_ros.demo.printing import print_verdicts, table_console
 from flashrt_ros.demo.processes import ProcessEndedError
 from flashrt_ros.demo.progress import Progress
 from flashrt_ros.demo.rehearsal import Rehearsal
@@ -42,7 +41,7 @@ _RESETS = 5
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; 0 if it shows what it must."""
     options = _parser().parse_args(arguments)
-    console = Console(highlight=False)
+    console = table_console()
     with tempfile.TemporaryDirectory() as folder, Progress(console) as progress:
         try:
             figures = measure(options, Path(folder), progress)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import tempfile
 import time
@@ -18,10 +19,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from rich.console import Console
 from rich.table import Table
 
-from flashrt_ros.demo.printing import yes_or_no
+from flashrt_ros.demo.printing import table_console, yes_or_no
 from flashrt_ros.models.ops import Ops
 from flashrt_ros.policy.capsule_file import encode_capsule
 from flashrt_ros.policy.capsule_info import FORMAT
@@ -33,13 +33,15 @@ from flashrt_ros.runtime.lineage import Boundary, Rows
 from flashrt_ros.runtime.live import LiveState
 from flashrt_ros.runtime.plan import FAULT, Plan
 from flashrt_ros.runtime.recipe import Begin, Recipe
-from flashrt_ros.tools.arguments import output_file, output_folder, positive
+from flashrt_ros.tools.arguments import folder_to_make, output_file, positive
 
 SAVE_BAR, VERIFY_BAR, RESTORE_BAR = 0.7, 0.7, 0.8
 """Of the disk's sequential rates, and of the machine's copy rate."""
 
 _LAYERS, _HEADS, _HEAD_DIM = 16, 4, 128
+_ROW_BYTES = _LAYERS * 2 * _HEADS * _HEAD_DIM * 2
 _SMALL_BYTES = 4 << 20
+_LEAST_MEGABYTES = math.ceil((_SMALL_BYTES + _ROW_BYTES) / 1e6)
 _BLOCK = 8 << 20
 
 
@@ -50,7 +52,7 @@ class _Context:
     faults: tuple[str, ...] = ()
 
     def __init__(self, nbytes: int) -> None:
-        self.rows = (nbytes - _SMALL_BYTES) // (_LAYERS * 2 * _HEADS * _HEAD_DIM * 2)
+        self.rows = (nbytes - _SMALL_BYTES) // _ROW_BYTES
 
     def buffers(self) -> list[Buffer]:
         """Keys and values of each layer, and some recurrent state."""
@@ -178,6 +180,14 @@ def _forget(path: Path) -> None:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
+def _megabytes(text: str) -> int:
+    """Read the size of a capsule that has a row."""
+    number = positive(text)
+    if number < _LEAST_MEGABYTES:
+        raise argparse.ArgumentTypeError(f"{number} is too few for one row of context; give {_LEAST_MEGABYTES} or more")
+    return number
+
+
 def _seconds(work: Callable[[], object]) -> float:
     began = time.perf_counter()
     work()
@@ -187,13 +197,15 @@ def _seconds(work: Callable[[], object]) -> float:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; 0 if it shows what it must."""
     parser = argparse.ArgumentParser(prog="bench files", description=__doc__)
-    parser.add_argument("--megabytes", type=positive, default=200, help="of the capsule (default: %(default)s)")
+    parser.add_argument("--megabytes", type=_megabytes, default=200, help="of the capsule (default: %(default)s)")
     parser.add_argument("--repeats", type=positive, default=20, help="default: %(default)s")
     where = "on the disk to be measured; default: one for temporary files"
-    parser.add_argument("--folder", type=output_folder, help=where)
+    parser.add_argument("--folder", type=folder_to_make, help=where)
     parser.add_argument("--json", type=output_file, help="write the figures to this file too")
     options = parser.parse_args(arguments)
-    console = Console(highlight=False)
+    console = table_console()
+    if options.folder:
+        options.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=options.folder) as folder, console.status("") as status:
         figures = measure(Path(folder), options.megabytes * 10**6, options.repeats, status.update)
     console.print(_table(figures))

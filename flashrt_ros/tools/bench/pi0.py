@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -23,20 +22,20 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console, RenderableType
 from rich.table import Table
 
+from flashrt_ros.demo.printing import table_console
 from flashrt_ros.models.observation import ModelObservation
 from flashrt_ros.models.pi0 import Pi0
 from flashrt_ros.models.pi0_config import VIEWS, read_pi0
 from flashrt_ros.models.synthetic_pi0 import RandomPi0Checkpoint, write_synthetic_pi0
 from flashrt_ros.policy.device import WEIGHTS, choose
 from flashrt_ros.runtime.backend import Backend
-from flashrt_ros.runtime.errors import FlashrtError
 from flashrt_ros.runtime.plan import Plan, Step
 from flashrt_ros.tools.arguments import output_file, positive
 from flashrt_ros.tools.bench import pi0_load
 from flashrt_ros.tools.bench.pi0_plain import PlainPi0
 from flashrt_ros.tools.bench.stages_clock import Clock, Times, clock_of
+from flashrt_ros.tools.bench.stages_kernels import check_kernels
 
-_WIDTH = 160
 _KERNELS_SHOWN = 25
 _SIZES: dict[str, dict[str, Any]] = {
     "full": {"action_horizon": 50},
@@ -127,26 +126,31 @@ class Rig:
 
 
 def measure(options: argparse.Namespace, progress: Callable[[str], None]) -> tuple[list[Figure], list[KernelRow]]:
-    """All figures of the options, and the kernels of the last number of views if they are asked for."""
+    """All figures of the options, and the kernels of the last number of views if they are asked for.
+
+    Raises:
+        FlashrtError: DEVICE; BAD_REQUEST, what is asked for is not to be had on the device.
+    """
+    check_kernels(options.kernels, choose(options.device).name)
     found: list[Figure] = []
     kernels: list[KernelRow] = []
     for views in options.views:
-        progress(f"{views} views: loading")
+        progress(f"{_views(views)}: loading")
         rig = Rig(options, views)
         clock = clock_of(rig.backend)
 
-        progress(f"{views} views: stages")
+        progress(f"{_views(views)}: stages")
         pieces = {"whole": (*rig.prefill, *rig.draw), **{step.stage: (step,) for step in rig.prefill}}
         pieces["denoising"] = rig.draw
         found += _measure(rig, clock, views, pieces, options.repeats)
-        if options.kernels and rig.backend.name == "cuda":
+        if options.kernels:
             kernels = _kernels(rig)
         if options.plain:
-            progress(f"{views} views: plain PyTorch")
+            progress(f"{_views(views)}: plain PyTorch")
             plain = _measure_plain(rig, clock, options.repeats)
             found += [Figure(views, what, times.p50, times.p99) for what, times in plain.items()]
         if options.weights != "auto":
-            progress(f"{views} views: loading {options.weights} weights")
+            progress(f"{_views(views)}: loading {options.weights} weights")
             rig = Rig(options, views, options.weights)
             pieces = {"whole": (*rig.prefill, *rig.draw), "denoising": rig.draw}
             named = {f"{what}, {options.weights} weights": steps for what, steps in pieces.items()}
@@ -192,18 +196,17 @@ def _kernels(rig: Rig) -> list[KernelRow]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark."""
-    options = _parser().parse_args(arguments)
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
-    try:
-        if options.load:
-            choose(options.device)
-            return _main_load(options, console)
-        with console.status("loading") as status:
-            figures, kernels = measure(options, status.update)
-    except FlashrtError as error:
-        console.print(f"bench pi0: {error.code.name}: {error}", markup=False, soft_wrap=True)
-        return 2
+    """Run the benchmark; errors as `measure`."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.load and options.kernels:
+        parser.error("--load and --kernels: give one of them")
+    console = table_console()
+    if options.load:
+        choose(options.device)
+        return _main_load(options, console)
+    with console.status("loading") as status:
+        figures, kernels = measure(options, status.update)
     console.print(_table(options, figures))
     if kernels:
         console.print(_kernel_table(kernels))
@@ -215,7 +218,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main_load(options: argparse.Namespace, console: Console) -> int:
-    """Measure loading; 1 if it passes a bar."""
+    """Measure loading; 1 if something is over its bar."""
 
     def write(folder: Path, dtype: torch.dtype) -> Path:
         return write_synthetic_pi0(folder, _SIZES[options.size], options.kind, dtype, steps=options.steps)
@@ -234,11 +237,15 @@ def _main_load(options: argparse.Namespace, console: Console) -> int:
 def _table(options: argparse.Namespace, figures: Sequence[Figure]) -> RenderableType:
     title = f"{options.kind}, {options.size}, prompt {options.prompt}, {options.steps} steps; ms, p50 (p99)"
     views = sorted({figure.views for figure in figures})
-    table = Table("", *(f"{count} views" for count in views), box=SIMPLE_HEAD, title=title, title_justify="left")
+    table = Table("", *map(_views, views), box=SIMPLE_HEAD, title=title, title_justify="left")
     for what in dict.fromkeys(figure.what for figure in figures):
         cells = {f.views: f"{f.p50 * 1e3:.3f} ({f.p99 * 1e3:.3f})" for f in figures if f.what == what}
         table.add_row(what, *(cells.get(count, "") for count in views))
     return table
+
+
+def _views(count: int) -> str:
+    return "1 view" if count == 1 else f"{count} views"
 
 
 def _kernel_table(kernels: Sequence[KernelRow]) -> RenderableType:

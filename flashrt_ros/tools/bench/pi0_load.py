@@ -75,7 +75,7 @@ class Loading:
         return self.host_peak - self.host_before - (0 if self.on_gpu else self.weight_bytes)
 
     def bars(self) -> list[tuple[str, float, float, str]]:
-        """What is measured, its value, the bar that it must not pass, and the unit."""
+        """What is measured, its value, the bar that it must not be over, and the unit."""
         found = [("seconds", self.seconds, SECONDS_BAR, "s")]
         if self.on_gpu:
             bar = self.weight_bytes + BESIDE_WEIGHTS_BAR
@@ -84,7 +84,7 @@ class Loading:
 
     @property
     def holds(self) -> bool:
-        """Whether no bar is passed."""
+        """Whether nothing is over its bar."""
         return all(value <= bar for _, value, bar, _ in self.bars())
 
 
@@ -236,7 +236,7 @@ def tables(loadings: Sequence[Loading]) -> list[Table]:
     bars = Table("loading", "", "measured", "bar", "", box=SIMPLE_HEAD)
     for loading in loadings:
         for what, value, bar, unit in loading.bars():
-            holds = "[green]holds[/]" if value <= bar else "[bold red]passed[/]"
+            holds = "[green]holds[/]" if value <= bar else "[bold red]over the bar[/]"
             bars.add_row(loading.what, what, f"{value:.2f} {unit}", f"{bar:.2f} {unit}", holds)
     steps = Table("seconds", *(loading.what for loading in loadings), box=SIMPLE_HEAD)
     for step in dict.fromkeys(step for loading in loadings for step in loading.steps):

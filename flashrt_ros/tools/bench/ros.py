@@ -16,13 +16,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from flashrt_ros.demo.printing import print_logs, yes_or_no
+from flashrt_ros.demo.printing import print_logs, table_console, yes_or_no
 from flashrt_ros.demo.processes import ProcessEndedError
-from flashrt_ros.tools.arguments import output_file, positive
+from flashrt_ros.tools.arguments import above_zero, not_negative, output_file, positive
 from flashrt_ros.tools.bench.ros_figures import Figures, Spread, Verdict, verdicts
 from flashrt_ros.tools.bench.ros_run import Load, measure
 
@@ -32,13 +31,16 @@ _LEAST_SECONDS = 2.0
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; 0 if it shows what it must."""
     parser = argparse.ArgumentParser(prog="bench ros", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=20.0, help="how long to measure (default: %(default)s)")
+    parser.add_argument("--seconds", type=above_zero, default=20.0, help="how long to measure (default: %(default)s)")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="of the policy")
     parser.add_argument(
         "--threads", type=positive, default=1, help="of the policy's computation (default: %(default)s)"
     )
     parser.add_argument(
-        "--recorder", type=float, default=30.0, help="seconds that the flight recorder keeps (default: %(default)s)"
+        "--recorder",
+        type=not_negative,
+        default=30.0,
+        help="seconds that the flight recorder keeps (default: %(default)s)",
     )
     parser.add_argument("--light", action="store_true", help="two 96x96 cameras, and no client that samples")
     parser.add_argument("--json", type=output_file, help="write the figures to this file too")
@@ -46,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.seconds < _LEAST_SECONDS:
         parser.error(f"--seconds {options.seconds:g}: give {_LEAST_SECONDS:g} or more, so that every call is made")
     load = Load(options.light, options.device, options.threads, options.recorder)
-    console = Console(highlight=False)
+    console = table_console()
     with tempfile.TemporaryDirectory() as folder:
         try:
             with console.status("") as status:

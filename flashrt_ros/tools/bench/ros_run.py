@@ -68,7 +68,7 @@ def measure(folder: Path, seconds: float, load: Load, progress: Progress) -> Fig
 
     Raises:
         ProcessEndedError: one ended that should not have, or badly.
-        TimeoutError: the nodes did not come to move the arm, or did not go on.
+        TimeoutError: policy_node could not be configured, or the nodes did not come to move the arm, or did not go on.
     """
     progress("writing a checkpoint")
     checkpoint = write_tiny_checkpoint(folder / "checkpoint")
@@ -141,7 +141,8 @@ def _start(
     progress("loading the policy")
     for name in ("sleeper", "robot", "command", "policy"):
         processes.start(name, commands[name])
-    watcher.until(lambda: "policy: inference" in watcher.statuses, _LOADING, "policy_node")
+    watcher.until_active("policy", _LOADING)
+    watcher.until(lambda: "policy: inference" in watcher.statuses, _PATIENCE, "diagnostics of policy_node")
     begin = time.time() + _WARM_UP
     for name in clients:
         progress(f"starting the client '{name}'")

@@ -14,6 +14,7 @@ from rclpy.executors import SingleThreadedExecutor
 from std_msgs.msg import Empty
 
 from flashrt_ros.demo.processes import Processes
+from flashrt_ros.demo.steps import until_active
 from flashrt_ros.node import qos
 from flashrt_ros.node.interfaces import msg
 from flashrt_ros.node.stamps import to_nanoseconds
@@ -73,6 +74,12 @@ class Watcher:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"waited {patience:g} s for {what}")
             self._executor.spin_once(0.1)
+
+    def until_active(self, name: str, patience: float) -> None:
+        """Spin until a lifecycle node that starts by itself is active; errors as `until`, and at once if it cannot."""
+        trouble = until_active(self._node, name, patience, self.until)
+        if trouble:
+            raise TimeoutError(trouble)
 
     def end_frames(self) -> None:
         """Have the cameras show no more."""

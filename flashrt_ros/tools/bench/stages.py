@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -19,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
 
-from flashrt_ros.demo.printing import print_verdicts
+from flashrt_ros.demo.printing import print_verdicts, table_console
 from flashrt_ros.models.hybrid import Hybrid
 from flashrt_ros.models.synthetic import SIZES, RandomCheckpoint, write_synthetic
 from flashrt_ros.policy.device import choose
@@ -30,14 +28,13 @@ from flashrt_ros.tools.arguments import output_file, positive
 from flashrt_ros.tools.bench import stages_tables
 from flashrt_ros.tools.bench.stages_ceilings import Ceilings, measure_ceilings
 from flashrt_ros.tools.bench.stages_clock import clock_of
-from flashrt_ros.tools.bench.stages_kernels import KernelRow, measure_kernels
+from flashrt_ros.tools.bench.stages_kernels import KernelRow, check_kernels, measure_kernels
 from flashrt_ros.tools.bench.stages_run import Rig, StageRow, measure_stages
 from flashrt_ros.tools.bench.stages_speeds import SEGMENT, Speed, measure_speeds
 from flashrt_ros.tools.bench.stages_verbs import Verb, Verbs
 
 _GIB = 1 << 30
-_WIDTH = 120
-"""Columns of what is written to a file."""
+_TOKENS = (2048, 4096, 8192, 16384)
 
 
 @dataclass(slots=True)
@@ -65,8 +62,9 @@ def measure(options: argparse.Namespace, progress: Callable[[str], None]) -> Fig
     """Load the policy and measure all that is asked for.
 
     Raises:
-        FlashrtError: DEVICE; NOT_FINITE.
+        FlashrtError: DEVICE; NOT_FINITE; BAD_REQUEST, kernels are asked for on a CPU.
     """
+    check_kernels(options.kernels, choose(options.device).name)
     policy = load_random_policy(options.size, options.device, options.precision, progress)
     backend, model = policy.plan.backend, policy.model
     assert isinstance(model, Hybrid)
@@ -92,7 +90,7 @@ def measure(options: argparse.Namespace, progress: Callable[[str], None]) -> Fig
     figures.verbs = verbs.measure(lengths, position, max(2, options.repeats // 5), progress)
     figures.captures = backend.captures - captures
     figures.allocated = free - _free(backend.name) if backend.name == "cuda" else None
-    if options.kernels and backend.name == "cuda":
+    if options.kernels:
         progress("kernels")
         figures.kernels = measure_kernels(rig, position)
     return figures
@@ -116,7 +114,7 @@ def _free(backend: str) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; 0 if it reaches what it must where it was meant to be measured."""
     options = _parser().parse_args(arguments)
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
+    console = table_console()
     with console.status("loading") as status:
         figures = measure(options, status.update)
     for table in stages_tables.tables(figures):
@@ -134,11 +132,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--size", choices=SIZES, default="tiny", help="of the policy (default: %(default)s)")
     parser.add_argument("--precision", choices=("auto", "float32", "bfloat16"), default="auto")
-    parser.add_argument(
-        "--tokens", type=positive, nargs="+", default=[2048, 4096, 8192, 16384], help="lengths of contexts"
-    )
+    lengths = f"lengths of contexts (default: {' '.join(map(str, _TOKENS))})"
+    parser.add_argument("--tokens", type=positive, nargs="+", default=_TOKENS, help=lengths)
     parser.add_argument("--context", type=positive, default=4096, help="rows before each stage (default: %(default)s)")
-    parser.add_argument("--repeats", type=positive, default=100)
+    parser.add_argument("--repeats", type=positive, default=100, help="of each measurement (default: %(default)s)")
     parser.add_argument("--kernels", action="store_true", help="say where each stage's time goes (GPU only)")
     parser.add_argument("--json", type=output_file, help="write the figures to this file too")
     return parser

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
+from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 from flashrt_ros.tools.bench.stages_run import Rig, stage_work
 
 _REPEATS = 3
@@ -26,6 +27,12 @@ class KernelRow:
     kernel: str
     launches: float
     seconds: float
+
+
+def check_kernels(wanted: bool, device: str) -> None:
+    """Refuse with BAD_REQUEST to say where the time goes on a CPU; `device`: "cpu" or "cuda"."""
+    if wanted and device != "cuda":
+        raise FlashrtError(ErrorCode.BAD_REQUEST, "--kernels needs a GPU; leave it out, or use --device cuda")
 
 
 def measure_kernels(rig: Rig, position: int) -> list[KernelRow]:

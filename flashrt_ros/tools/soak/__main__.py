@@ -1,14 +1,9 @@
 # Copyright 2026 the flashrt_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Run both nodes and a simulated robot, inject faults at random, and see that the arm is safe and moves again.
-
-Each fault must bring the declared safety action within its bound, nothing may be commanded behind it, and the arm must
-move again without a restart. Memory of the nodes may grow by 5 % once their stores are full.
-"""
+"""`./run soak`: runs the nodes, injects the faults, and shows what became of each."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
@@ -16,36 +11,22 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from flashrt_ros.demo.printing import print_logs
+from flashrt_ros.demo import interrupts
+from flashrt_ros.demo.printing import print_logs, table_console
 from flashrt_ros.demo.processes import ProcessEndedError
-from flashrt_ros.tools.arguments import output_file, ros_seed
+from flashrt_ros.tools.soak.options import parser
 from flashrt_ros.tools.soak.rig import Rig, StuckError
 from flashrt_ros.tools.soak.run import MEMORY_GROWTH, Outcome, soak
 
-_SLACK = 0.5
 
-
+@interrupts.as_exit_code
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Soak; 0 if all held."""
-    parser = argparse.ArgumentParser(prog="soak", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=10.0, help="how long (default: %(default)s)")
-    parser.add_argument("--seed", type=ros_seed, default=0, help="of the faults and their times (default: %(default)s)")
-    parser.add_argument(
-        "--slack",
-        type=float,
-        default=_SLACK,
-        help="seconds by which a busy machine may miss a bound (default: %(default)s)",
-    )
-    parser.add_argument("--folder", type=Path, help="keep logs and capsules in this folder")
-    parser.add_argument("--json", type=output_file, help="write the outcome to this file too")
-    options = parser.parse_args(arguments)
-    if options.minutes <= 0.0:
-        parser.error(f"--minutes {options.minutes:g}: give more than 0")
-    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    """Soak; 0 if all held. A signal ends it with all that it started."""
+    options = parser().parse_args(arguments)
+    console = table_console()
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         try:

@@ -25,6 +25,7 @@ from std_msgs.msg import Bool
 
 from flashrt_ros.demo.nodes import checkpoint_command, contract_file, node_command
 from flashrt_ros.demo.processes import Processes
+from flashrt_ros.demo.steps import until_active
 from flashrt_ros.node import qos
 from flashrt_ros.node.interfaces import action, srv
 from flashrt_ros.node.process_memory import resident_bytes
@@ -184,14 +185,13 @@ class Rig:
         self._processes.start("robot", [*node_command("demo.robot_node", robot), *remapped])
         self._processes.start("command", node_command("node.command_node", node))
         self._processes.start("policy", node_command("node.policy_node", {**node, **policy}))
-        self.until(self._goals.server_is_ready, _START_PATIENCE, "policy_node")
-        self.until(lambda: self.watch.gate.epoch and self._serves(), _START_PATIENCE, "the nodes to be active")
+        for name in NODES:
+            if trouble := until_active(self.node, name, _START_PATIENCE, self.until):
+                raise StuckError(trouble)
+        self.until(lambda: self.watch.gate.epoch, _START_PATIENCE, "the first epoch")
         self.move()
         self.call(srv.Snapshot, "policy/snapshot", name=ANCHOR, pinned=True)
         self._processes.start("client", [sys.executable, "-m", "flashrt_ros.tools.soak.client", "steady"])
-
-    def _serves(self) -> bool:
-        return self.call(srv.ListCapsules, "policy/list_capsules", _START_PATIENCE).error_code == 0
 
 
 def _write_contract(path: Path) -> Path:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from diagnostic_msgs.msg import DiagnosticStatus
 from lifecycle_msgs.msg import Transition
+from pages import first_column
 from std_srvs.srv import Trigger
 
 from flashrt_ros.node.stamps import to_nanoseconds
@@ -32,6 +33,12 @@ def test_chunks_move_the_arm_at_the_rate_and_every_tick_is_reported(moving: Any,
     assert world.position[0] > 0.02
     assert {to_nanoseconds(tick.stamp) for tick in world.ticks if tick.active} >= set(stamps[:-1])
     assert moving.process.poll() is None
+
+
+def test_the_page_names_every_status(moving: Any, world: Any, wait_until: Any) -> None:
+    told = {f"command: {name}" for name in first_column("execution.md", "status of `command`")}
+    wait_until(lambda: world.statuses, what="a report")
+    assert set(world.statuses) == told
 
 
 def test_the_gate_closes_within_a_period_of_a_raised_epoch_and_nothing_but_the_hold_follows(

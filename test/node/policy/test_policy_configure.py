@@ -82,7 +82,7 @@ def test_a_checkpoint_that_does_not_fit_is_refused(
         assert part in said
 
 
-def test_a_contract_that_lacks_a_camera_is_refused(
+def test_a_contract_that_lacks_a_camera_is_refused_before_the_policy_is_loaded(
     configure: Callable[..., str], contract: Path, tmp_path: Path
 ) -> None:
     values = yaml.safe_load(contract.read_text())
@@ -93,3 +93,4 @@ def test_a_contract_that_lacks_a_camera_is_refused(
     assert "BAD_CONTRACT" in said
     assert "observation.images is front" in said
     assert "it lacks wrist" in said
+    assert "reading" not in said

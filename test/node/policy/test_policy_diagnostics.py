@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pages import first_column
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import Image
 
@@ -47,6 +48,7 @@ def test_there_is_one_status_for_each_part_and_each_input(client: Any, reported:
     inputs = {"input front", "input wrist", "input state"}
     parts = {"state", "command_node", "topics", "inference", "queue", "capsules", "device", "process"}
     assert set(client.diagnostics) == parts | inputs
+    assert first_column("services.md", "status of policy_node") == parts | {"input KEY"}
     inference, device = values(client, "inference"), values(client, "device")
     assert 0 < float(inference["p50, ms"]) <= float(inference["p99, ms"])
     assert float(inference["last, ms"]) > 0

@@ -17,6 +17,16 @@ def test_a_figure_holds_from_its_bar_on() -> None:
     assert not Figure("save", "write", 100, 2.0, 1.39, 0.7).holds
 
 
+def test_too_small_a_capsule_is_refused_with_the_smallest_there_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for megabytes in (1, 4):
+        with pytest.raises(SystemExit):
+            files.main(["--megabytes", str(megabytes)])
+        assert f"{megabytes} is too few for one row of context; give 5 or more" in capsys.readouterr().err
+    measure(tmp_path, 5 * 10**6, 1, lambda what: None)
+
+
 def test_it_measures_all_three_and_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told: list[str] = []
     figures = measure(tmp_path, 8 << 20, 2, told.append)

@@ -1,43 +1,48 @@
 # Copyright 2026 the flashrt_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""A benchmark ends with all that it started."""
+"""What is refused is a line, and a benchmark ends with all that it started."""
 
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
-
-def children(process: int) -> dict[int, str]:
-    """Process ids and command lines of what a process started."""
-    found = {}
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = int(status.read_text().rpartition(")")[2].split()[1])
-            if parent == process:
-                found[int(status.parent.name)] = (status.parent / "cmdline").read_bytes().decode()
-        except OSError:
-            continue  # it has ended
-    return found
+from flashrt_ros.demo import interrupts
+from flashrt_ros.policy import loading
+from flashrt_ros.policy.device import Device
+from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
+from flashrt_ros.tools.bench import pi0, stages
+from flashrt_ros.tools.bench.__main__ import main
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_its_processes_too(root: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=str)
+def test_a_signal_ends_its_processes_too(number: signal.Signals, interrupt_nodes: Callable[..., list[str]]) -> None:
     pytest.importorskip("flashrt_interfaces")
-    command = [sys.executable, "-m", "flashrt_ros.tools.bench", "ros"]
-    bench = subprocess.Popen(command, cwd=root, stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60.0
-    while not any("policy_node" in line for line in children(bench.pid).values()):
-        assert bench.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    started = children(bench.pid)
-    bench.send_signal(number)
-    assert bench.wait(60.0) == 130
-    assert len(started) >= 4
-    assert not [line for process, line in started.items() if Path(f"/proc/{process}").exists()]
+    assert len(interrupt_nodes(number, "flashrt_ros.tools.bench", "ros")) >= 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["capsule", "--checkpoint", "/nope"], "bench capsule: BAD_CHECKPOINT: checkpoint /nope: no such folder"),
+        (["capsule", "--device", "cuda"], "bench capsule: BAD_REQUEST: device 'cuda'"),
+        (["stages", "--device", "cuda"], "bench stages: BAD_REQUEST: device 'cuda'"),
+        (["pi0", "--size", "tiny", "--device", "cuda"], "bench pi0: BAD_REQUEST: device 'cuda'"),
+    ],
+)
+def test_what_is_refused_is_told_in_a_line(
+    arguments: list[str], told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def no_gpu(name: str) -> Device:
+        raise FlashrtError(ErrorCode.BAD_REQUEST, f"device {name!r}: there is none")
+
+    if "cuda" in arguments:
+        for module in (loading, pi0, stages):
+            monkeypatch.setattr(module, "choose", no_gpu)
+    monkeypatch.setattr(interrupts, "raise_once", lambda: None)
+    monkeypatch.setattr("sys.argv", ["bench", *arguments])
+    assert main() == 2
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith(told)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from flashrt_ros.runtime.errors import FlashrtError
 from flashrt_ros.tools.bench.pi0 import main
 
 
@@ -25,6 +26,16 @@ def test_it_measures_a_tiny_policy_on_a_cpu(kind: str, tmp_path: Path, capsys) -
     }
     assert all(0 < row["p50"] <= row["p99"] for row in found)
     assert all(row["what"] in said for row in found)
+    assert " 1 view " in said
+    assert " 2 views" in said
+
+
+def test_kernels_are_a_gpus(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(FlashrtError, match="--kernels needs a GPU; leave it out"):
+        main(["--size", "tiny", "--device", "cpu", "--kernels"])
+    with pytest.raises(SystemExit):
+        main(["--size", "tiny", "--load", "float32", "--kernels"])
+    assert "--load and --kernels: give one of them" in capsys.readouterr().err
 
 
 def test_weights_of_one_byte_add_rows(tmp_path: Path) -> None:

@@ -59,14 +59,14 @@ def test_what_is_taken_and_given_back_is_seen() -> None:
 
 
 @pytest.mark.parametrize(
-    "passed", [{"seconds": 61.0}, {"gpu_peak": int(9.1e9)}, {"host_peak": int(8.1e9)}, {"on_gpu": False, "seconds": 61}]
+    "over", [{"seconds": 61.0}, {"gpu_peak": int(9.1e9)}, {"host_peak": int(8.1e9)}, {"on_gpu": False, "seconds": 61}]
 )
-def test_a_bar_that_is_passed_is_told(passed: dict[str, float]) -> None:
+def test_what_is_over_its_bar_is_told(over: dict[str, float]) -> None:
     assert LOADED.holds
-    loading = replace(LOADED, **passed)
+    loading = replace(LOADED, **over)
     assert not loading.holds
     cells = [str(cell) for column in tables([loading])[0].columns for cell in column.cells]
-    assert sum("passed" in cell for cell in cells) == 1
+    assert sum("over the bar" in cell for cell in cells) == 1
 
 
 def test_on_a_cpu_the_weights_are_host_memory() -> None:

@@ -14,15 +14,25 @@ import pytest
 pytest.importorskip("flashrt_interfaces")
 
 
-def bench(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def bench(root: Path, *arguments: str, timeout: float = 200.0) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "flashrt_ros.tools.bench", "ros", *arguments]
-    return subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=200.0, check=False)
+    return subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=timeout, check=False)
 
 
 def test_too_short_a_time_is_refused(root: Path) -> None:
     done = bench(root, "--seconds", "1")
     assert done.returncode == 2
     assert "give 2 or more" in done.stderr
+
+
+def test_a_policy_that_cannot_be_configured_is_told_with_its_reason(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    done = bench(root, "--device", "cuda", timeout=100.0)
+    assert done.returncode == 1
+    assert "cannot configure: BAD_REQUEST" in done.stdout
+    assert "nothing was measured: policy could not be configured" in done.stdout
 
 
 def test_everything_is_measured_and_the_exit_code_tells_whether_it_holds(root: Path, tmp_path: Path) -> None:

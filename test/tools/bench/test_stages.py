@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from flashrt_ros.runtime.errors import FlashrtError
 from flashrt_ros.tools.bench import stages, stages_tables
 from flashrt_ros.tools.bench.stages_ceilings import Ceilings
 from flashrt_ros.tools.bench.stages_speeds import COLD, RESUMED, TOKEN, Speed
@@ -40,6 +41,11 @@ def test_it_measures_a_tiny_policy_on_a_cpu(tmp_path: Path, capsys: pytest.Captu
     shown = capsys.readouterr().out
     assert "cold over restored" in shown
     assert "denoise_step" in shown
+
+
+def test_kernels_are_a_gpus() -> None:
+    with pytest.raises(FlashrtError, match="--kernels needs a GPU; leave it out"):
+        stages.main(["--device", "cpu", "--kernels"])
 
 
 def figures_of(device: str, **changes: float) -> stages.Figures:
@@ -78,3 +84,11 @@ def test_captures_and_memory_taken_after_the_start_are_told() -> None:
     figures = figures_of("NVIDIA Thor")
     figures.captures, figures.allocated = 1, 4096
     assert ["captured" in text or "4096 bytes" in text for text in missed(figures)] == [True, True]
+
+
+def test_the_help_tells_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        stages.main(["--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "(default: 2048 4096 8192 16384)" in told
+    assert "(default: 100)" in told

@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,10 +25,9 @@ def soak(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=300.0, check=False)
 
 
-def test_no_time_at_all_is_refused(root: Path) -> None:
-    done = soak(root, "--minutes", "0")
-    assert done.returncode == 2
-    assert "give more than 0" in done.stderr
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=str)
+def test_a_signal_ends_the_nodes_too(number: signal.Signals, interrupt_nodes: Callable[..., list[str]]) -> None:
+    assert len(interrupt_nodes(number, "flashrt_ros.tools.soak")) >= 3
 
 
 def test_every_fault_is_answered_by_its_safety_action_and_the_arm_moves_again(root: Path, tmp_path: Path) -> None:
