@@ -18,7 +18,8 @@ from flashrt_ros.demo import interrupts
 def main(code):
     try:
         print("begun", flush=True)
-        time.sleep(60.0 if code < 0 else 0.0)
+        for _ in range(600 if code < 0 else 0):
+            time.sleep(0.1)  # a signal that comes just before a sleep is seen behind it
     except KeyboardInterrupt as interrupt:
         raise RuntimeError("as an extension makes of it") if code == -2 else interrupt
     finally:
