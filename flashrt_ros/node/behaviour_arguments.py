@@ -84,7 +84,7 @@ def check_seeds(seeds: Sequence[int]) -> None:
 def check_run(
     instruction: str, seed: int, start_from: str, retry: int | Callable[[], int], step_limit: int, run_limit: float
 ) -> None:
-    """Refuse what is no goal of run_policy; a function for `retry` has no value yet."""
+    """Refuse what is no goal of run_policy; a function for `retry` has no value yet: see `retry_of`."""
     check_episode(instruction, seed)
     if start_from:
         try:
@@ -103,3 +103,10 @@ def check_run(
         raise FlashrtError(
             ErrorCode.BAD_REQUEST, f"run_limit is {run_limit} s; give 0 for none, or from 1e-9 to {_LONGEST}"
         )
+
+
+def retry_of(retry: int | Callable[[], int]) -> int:
+    """The value of `retry`, or of the function that tells it for this round; refused where no goal can hold it."""
+    number = retry() if callable(retry) else retry
+    check_whole("retry", number, 32)
+    return number

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flashrt_ros.node import interfaces
-from flashrt_ros.node.behaviour_arguments import check_seeds, check_text, named
+from flashrt_ros.node.behaviour_arguments import check_seeds, check_text
 from flashrt_ros.node.behaviour_service import Verb
 from flashrt_ros.policy.names import check_name
 
@@ -29,10 +29,9 @@ class SaveCapsule(Verb):
         self.capsule = capsule
         self.check()
 
-    def check(self) -> None:
-        """See Verb.check."""
-        with named(self.name):
-            check_name(self.capsule)
+    def check_arguments(self) -> None:
+        """See Verb.check_arguments."""
+        check_name(self.capsule)
 
     def fields(self) -> dict[str, Any]:
         """Return the request's fields."""
@@ -55,10 +54,9 @@ class LoadCapsule(Verb):
         self.capsule = capsule
         self.check()
 
-    def check(self) -> None:
-        """See Verb.check."""
-        with named(self.name):
-            check_name(self.capsule)
+    def check_arguments(self) -> None:
+        """See Verb.check_arguments."""
+        check_name(self.capsule)
 
     def fields(self) -> dict[str, Any]:
         """Return the request's fields."""
@@ -82,10 +80,9 @@ class DropCapsule(Verb):
         self.capsule, self.keep_file = capsule, keep_file
         self.check()
 
-    def check(self) -> None:
-        """See Verb.check."""
-        with named(self.name):
-            check_name(self.capsule)
+    def check_arguments(self) -> None:
+        """See Verb.check_arguments."""
+        check_name(self.capsule)
 
     def fields(self) -> dict[str, Any]:
         """Return the request's fields."""
@@ -108,10 +105,9 @@ class SampleActions(Verb):
         self.seeds = tuple(seeds)
         self.check()
 
-    def check(self) -> None:
-        """See Verb.check."""
-        with named(self.name):
-            check_seeds(self.seeds)
+    def check_arguments(self) -> None:
+        """See Verb.check_arguments."""
+        check_seeds(self.seeds)
 
     def fields(self) -> dict[str, Any]:
         """Return the request's fields."""
@@ -134,10 +130,9 @@ class SaveIncident(Verb):
         self.reason = reason
         self.check()
 
-    def check(self) -> None:
-        """See Verb.check."""
-        with named(self.name):
-            check_text("reason", self.reason)
+    def check_arguments(self) -> None:
+        """See Verb.check_arguments."""
+        check_text("reason", self.reason)
 
     def fields(self) -> dict[str, Any]:
         """Return the request's fields."""

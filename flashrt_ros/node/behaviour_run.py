@@ -17,7 +17,7 @@ from rclpy.task import Future
 
 from flashrt_ros.node import interfaces
 from flashrt_ros.node.action_client import ThreadSafeActionClient
-from flashrt_ros.node.behaviour_arguments import check_ros_name, check_run, check_time_limit, named
+from flashrt_ros.node.behaviour_arguments import check_ros_name, check_run, check_time_limit, named, retry_of
 from flashrt_ros.node.behaviour_service import error_of, new_request_id, required_node
 from flashrt_ros.node.stamps import duration_of
 
@@ -68,7 +68,7 @@ class RunPolicy(Behaviour):
             check_time_limit(time_limit)
         self.instruction, self.seed, self.start_from, self.retry = instruction, seed, start_from, retry
         self.step_limit, self.run_limit, self.time_limit = step_limit, run_limit, time_limit
-        self.check(self.retry)
+        self.check()
         self.response: Any = None
         self.feedback: Any = None
         self._node: Node | None = None
@@ -127,14 +127,15 @@ class RunPolicy(Behaviour):
             self._client.destroy()
         self._node = self._client = None
 
-    def check(self, retry: int | Callable[[], int]) -> None:
+    def check(self) -> None:
         """Raise ValueError for what no goal can hold, or is always refused; a function as `retry` is not asked."""
         with named(self.name):
-            check_run(self.instruction, self.seed, self.start_from, retry, self.step_limit, self.run_limit)
+            check_run(self.instruction, self.seed, self.start_from, self.retry, self.step_limit, self.run_limit)
 
     def _goal(self) -> Any:
-        retry = self.retry() if callable(self.retry) else self.retry
-        self.check(retry)
+        self.check()
+        with named(self.name):
+            retry = retry_of(self.retry)
         return interfaces.action.RunPolicy.Goal(
             request_id=new_request_id(),
             instruction=self.instruction,

@@ -136,16 +136,19 @@ class Verb(ServiceBehaviour):
     def fields(self) -> dict[str, Any]:
         """Return the fields of the request, all but request_id."""
 
-    def check(self) -> None:
-        """Raise ValueError for an argument that no request can hold, or that is always refused.
+    def check_arguments(self) -> None:
+        """Raise FlashrtError for an argument that no request can hold, or that is always refused."""
 
-        A constructor ends with it; each request begins with it, since arguments may be changed between rounds.
-        """
+    def check(self) -> None:
+        """Raise ValueError, which names the behaviour, where `check_arguments` refuses; a constructor ends with it."""
+        with named(self.name):
+            self.check_arguments()
 
     def make_request(self) -> Any:
-        """Return the request with the id of this attempt."""
-        self.check()
-        return self._type.Request(request_id=self._request_id, **self.fields())
+        """Return the request with the id of this attempt; its arguments may have been changed between rounds."""
+        with named(self.name):
+            self.check_arguments()
+            return self._type.Request(request_id=self._request_id, **self.fields())
 
     def judge(self, response: Any) -> str:
         """Judge by error_code."""

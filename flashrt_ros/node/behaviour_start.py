@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flashrt_ros.node import interfaces
-from flashrt_ros.node.behaviour_arguments import check_run, named
+from flashrt_ros.node.behaviour_arguments import check_run, retry_of
 from flashrt_ros.node.behaviour_service import Verb
 from flashrt_ros.node.stamps import duration_of
 
@@ -39,10 +39,9 @@ class StartPolicy(Verb):
         self.step_limit, self.run_limit = step_limit, run_limit
         self.check()
 
-    def check(self) -> None:
-        """See Verb.check."""
-        with named(self.name):
-            check_run(self.instruction, self.seed, self.start_from, self.retry, self.step_limit, self.run_limit)
+    def check_arguments(self) -> None:
+        """See Verb.check_arguments."""
+        check_run(self.instruction, self.seed, self.start_from, self.retry, self.step_limit, self.run_limit)
 
     def fields(self) -> dict[str, Any]:
         """Return the request's fields."""
@@ -50,7 +49,7 @@ class StartPolicy(Verb):
             "instruction": self.instruction,
             "seed": self.seed,
             "start_from": self.start_from,
-            "retry": self.retry() if callable(self.retry) else self.retry,
+            "retry": retry_of(self.retry),
             "time_limit": duration_of(round(self.run_limit * 1e9)),
             "step_limit": self.step_limit,
         }

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from flashrt_ros.node import interfaces
-from flashrt_ros.node.behaviour_arguments import check_episode, check_steps, check_text, named
+from flashrt_ros.node.behaviour_arguments import check_episode, check_steps, check_text
 from flashrt_ros.node.behaviour_capsules import DropCapsule, LoadCapsule, SampleActions, SaveCapsule, SaveIncident
 from flashrt_ros.node.behaviour_checks import CallTrigger, WaitForTrue
 from flashrt_ros.node.behaviour_run import RunPolicy
@@ -68,10 +68,9 @@ class Snapshot(Verb):
         self.capsule, self.pinned = capsule, pinned
         self.check()
 
-    def check(self) -> None:
-        """See Verb.check."""
-        with named(self.name):
-            check_new_name(self.capsule)
+    def check_arguments(self) -> None:
+        """See Verb.check_arguments."""
+        check_new_name(self.capsule)
 
     def fields(self) -> dict[str, Any]:
         """Return the request's fields."""
@@ -96,11 +95,10 @@ class Restore(Verb):
         self.capsule, self.mode, self.rebuild = capsule, mode, rebuild
         self.check()
 
-    def check(self) -> None:
-        """See Verb.check."""
-        with named(self.name):
-            check_name(self.capsule)
-            _check_mode(self.mode)
+    def check_arguments(self) -> None:
+        """See Verb.check_arguments."""
+        check_name(self.capsule)
+        _check_mode(self.mode)
 
     def fields(self) -> dict[str, Any]:
         """Return the request's fields."""
@@ -124,12 +122,11 @@ class Fork(Verb):
         self.capsule, self.label = capsule, label
         self.check()
 
-    def check(self) -> None:
-        """See Verb.check."""
-        with named(self.name):
-            check_new_name(self.capsule)
-            check_label(self.label)
-            check_text("label", self.label)
+    def check_arguments(self) -> None:
+        """See Verb.check_arguments."""
+        check_new_name(self.capsule)
+        check_label(self.label)
+        check_text("label", self.label)
 
     def fields(self) -> dict[str, Any]:
         """Return the request's fields."""
@@ -153,11 +150,10 @@ class Rollback(Verb):
         self.steps, self.mode = steps, mode
         self.check()
 
-    def check(self) -> None:
-        """See Verb.check."""
-        with named(self.name):
-            check_steps(self.steps)
-            _check_mode(self.mode)
+    def check_arguments(self) -> None:
+        """See Verb.check_arguments."""
+        check_steps(self.steps)
+        _check_mode(self.mode)
 
     def fields(self) -> dict[str, Any]:
         """Return the request's fields."""
@@ -181,10 +177,9 @@ class Reset(Verb):
         self.instruction, self.seed = instruction, seed
         self.check()
 
-    def check(self) -> None:
-        """See Verb.check."""
-        with named(self.name):
-            check_episode(self.instruction, self.seed)
+    def check_arguments(self) -> None:
+        """See Verb.check_arguments."""
+        check_episode(self.instruction, self.seed)
 
     def fields(self) -> dict[str, Any]:
         """Return the request's fields."""

@@ -66,6 +66,14 @@ def output_file(text: str) -> Path:
     return path
 
 
+def existing_folder(text: str) -> Path:
+    """Read the name of a folder that must be there."""
+    path = Path(text)
+    if not path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is no folder; name another")
+    return path
+
+
 def folder_to_make(text: str) -> Path:
     """Read the name of a folder that is made if need be, so that one that cannot be is refused before the work begins.
 

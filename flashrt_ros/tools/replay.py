@@ -8,13 +8,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from flashrt_ros.demo import interrupts
 from flashrt_ros.demo.printing import table_console
 from flashrt_ros.policy.device import PRECISIONS, WEIGHTS
 from flashrt_ros.runtime.errors import FlashrtError
-from flashrt_ros.tools.arguments import above_zero, not_negative, output_file, positive, ros_seed
+from flashrt_ros.tools.arguments import above_zero, existing_folder, not_negative, output_file, positive, ros_seed
 from flashrt_ros.tools.replay_job import BOUND, Job
 from flashrt_ros.tools.replay_many import run_jobs, run_jobs_on_ray
 from flashrt_ros.tools.replay_output import as_json, as_junit, overall, print_results
@@ -56,7 +55,7 @@ def _jobs(options: argparse.Namespace) -> list[Job]:
         checkpoints=tuple(options.checkpoint),
         contract=options.contract,
         start=options.start,
-        capsules=options.capsules,
+        capsules=str(options.capsules or ""),
         instruction=options.instruction,
         seeds=tuple(options.seed),
         bound=options.bound,
@@ -78,13 +77,6 @@ def _write(options: argparse.Namespace, results: Sequence[Result]) -> None:
         options.html.write_text(html_report(results, overall(results)))
 
 
-def _folder(text: str) -> str:
-    """Read the name of a folder that must be there."""
-    if not Path(text).is_dir():
-        raise argparse.ArgumentTypeError(f"{text} is no folder; name another")
-    return text
-
-
 def _parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="replay", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -95,7 +87,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--from", dest="start", default="", metavar="CAPSULE", help="begin there: a file, or a name")
     made.add_argument(
-        "--capsules", type=_folder, default="", metavar="FOLDER", help="where capsules are that the log restores"
+        "--capsules",
+        type=existing_folder,
+        metavar="FOLDER",
+        help="where capsules are that the log restores",
     )
     made.add_argument("--contract", default="", metavar="FILE", help="of the bag; an incident has its own")
     made.add_argument(

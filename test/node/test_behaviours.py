@@ -462,10 +462,11 @@ def test_the_most_that_a_goal_can_have_is_taken(node: Node, policy: FakePolicy, 
 
 
 def test_an_argument_that_a_tree_changes_is_judged_before_it_is_sent(node: Node, policy: FakePolicy) -> None:
-    rollback, run = Rollback(2), RunPolicy(retry=lambda: -1)
+    rollback, run, start = Rollback(2), RunPolicy(retry=lambda: -1), StartPolicy(retry=lambda: -1)
     rollback.steps = 0
-    for behaviour in (rollback, run):
+    for behaviour in (rollback, run, start):
         assert Ticker(node, behaviour).finish() == Status.FAILURE
     assert rollback.feedback_message == "behaviour 'rollback': steps is 0; give 1 or more"
-    assert "retry -1 is not an unsigned 32-bit number" in run.feedback_message
+    assert "'run_policy': retry -1 is not an unsigned 32-bit number" in run.feedback_message
+    assert "'start_policy': retry -1 is not an unsigned 32-bit number" in start.feedback_message
     assert policy.requests == []
