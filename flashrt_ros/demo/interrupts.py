@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from types import FrameType
 from typing import ParamSpec
 
@@ -18,6 +20,17 @@ _P = ParamSpec("_P")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+@dataclass(slots=True)
+class _Delay:
+    """How many blocks hold signals back, and the one that came meanwhile; 0: none did."""
+
+    blocks: int = 0
+    number: int = 0
+
+
+_delay = _Delay()
+
+
 def raise_once() -> None:
     """Let the first SIGINT, SIGTERM or SIGHUP raise KeyboardInterrupt, and none disturb the end that follows.
 
@@ -26,6 +39,22 @@ def raise_once() -> None:
     for number in _SIGNALS:
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _interrupt)
+
+
+@contextlib.contextmanager
+def held_back() -> Iterator[None]:
+    """Have a signal wait for the end of this block, in which a program starts or ends what it must not lose sight of.
+
+    Signals that the process has other handlers for than `raise_once` gave it do not wait.
+    """
+    _delay.blocks += 1
+    try:
+        yield
+    finally:
+        _delay.blocks -= 1
+        if not _delay.blocks and _delay.number:
+            number, _delay.number = _delay.number, 0
+            signal.raise_signal(number)
 
 
 def as_exit_code(main: Callable[_P, int]) -> Callable[_P, int]:
@@ -51,6 +80,9 @@ def _has_come() -> bool:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
+    if _delay.blocks:
+        _delay.number = number
+        return
     for ignored in _SIGNALS:
         signal.signal(ignored, signal.SIG_IGN)
     raise KeyboardInterrupt

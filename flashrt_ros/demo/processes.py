@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from flashrt_ros.demo import interrupts
 from flashrt_ros.tools import ros_domain
 
 _POLL_INTERVAL = 0.02  # s
@@ -44,7 +45,7 @@ class Processes:
 
     def start(self, name: str, command: Sequence[str]) -> None:
         """Start a process; its log is `name`.log."""
-        with self.log(name).open("wb") as log:
+        with self.log(name).open("wb") as log, interrupts.held_back():
             # A group of its own: Ctrl-C reaches this program alone, which then ends the others in order.
             self._running[name] = subprocess.Popen(
                 command,
@@ -90,17 +91,14 @@ class Processes:
 
     def stop(self) -> list[ProcessEndedError]:
         """End all, the newest first asked; what does not go is killed. Returns those that did not end with 0."""
-        for process in reversed(self._running.values()):
-            _signal(process, signal.SIGINT)
-        deadline = time.monotonic() + self._grace
-        while time.monotonic() < deadline and any(process.poll() is None for process in self._running.values()):
-            time.sleep(_POLL_INTERVAL)
-        bad = []
-        for name in list(self._running):
-            code = self._take_away(name)
-            if code:
-                bad.append(ProcessEndedError(name, code, self.log(name)))
-        return bad
+        with interrupts.held_back():
+            for process in reversed(self._running.values()):
+                _signal(process, signal.SIGINT)
+            deadline = time.monotonic() + self._grace
+            while time.monotonic() < deadline and any(process.poll() is None for process in self._running.values()):
+                time.sleep(_POLL_INTERVAL)
+            ended = {name: self._take_away(name) for name in list(self._running)}
+        return [ProcessEndedError(name, code, self.log(name)) for name, code in ended.items() if code]
 
     def _take_away(self, name: str) -> int:
         """Kill what is left of a process and of its group, and return its exit code."""

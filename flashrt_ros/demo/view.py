@@ -35,7 +35,7 @@ class Viewer:
 
     def __enter__(self) -> Viewer:
         self._log.parent.mkdir(parents=True, exist_ok=True)
-        with self._log.open("wb") as log:
+        with self._log.open("wb") as log, interrupts.held_back():
             command = [sys.executable, "-m", "flashrt_ros.demo.view"]
             self._process = subprocess.Popen(
                 command,

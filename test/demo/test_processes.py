@@ -2,18 +2,23 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from flashrt_ros.demo import interrupts
 from flashrt_ros.demo.processes import ProcessEndedError, Processes, tail
 
 PATIENCE = 10.0  # s
 TELL = "import os, signal, subprocess, sys, time; print('pid', os.getpid(), flush=True); "
 WAIT = "time.sleep(60)"
+STUBBORN = "signal.signal(signal.SIGINT, signal.SIG_IGN); print('ready', flush=True); "
 
 
 def python(code: str) -> list[str]:
@@ -61,10 +66,33 @@ def test_an_exception_ends_them_too(tmp_path: Path) -> None:
     assert not lives(pids(tmp_path / "one.log")[0])
 
 
+def test_a_signal_while_one_starts_ends_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start, started = subprocess.Popen, []
+
+    def interrupted(*command: Any, **options: Any) -> subprocess.Popen[bytes]:
+        started.append(start(*command, **options))
+        signal.raise_signal(signal.SIGINT)
+        return started[0]
+
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    interrupts.raise_once()
+    with pytest.raises(KeyboardInterrupt), Processes(tmp_path) as processes:
+        processes.start("one", python(WAIT))
+    assert started[0].poll() is not None
+
+
+def test_a_signal_while_they_end_spares_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupts.raise_once()
+    with pytest.raises(KeyboardInterrupt), Processes(tmp_path, grace=0.2) as processes:
+        processes.start("stubborn", python(STUBBORN + WAIT))
+        until(lambda: "ready" in processes.log("stubborn").read_text())
+        monkeypatch.setattr(time, "sleep", lambda seconds: signal.raise_signal(signal.SIGINT))
+    assert not lives(pids(tmp_path / "stubborn.log")[0])
+
+
 def test_what_ignores_the_signal_is_killed_and_told(tmp_path: Path) -> None:
     with Processes(tmp_path, grace=0.2) as processes:
-        ignore = "signal.signal(signal.SIGINT, signal.SIG_IGN); print('ready', flush=True); "
-        processes.start("stubborn", python(ignore + WAIT))
+        processes.start("stubborn", python(STUBBORN + WAIT))
         processes.start(
             "polite",
             python("signal.signal(signal.SIGINT, lambda *_: sys.exit(0)); print('ready', flush=True); " + WAIT),
