@@ -78,7 +78,7 @@ class CommandIO:
         if contract.lockstep:
             self.controller = LockstepController(contract, self._output, gate, now, contract.lockstep.apply_after)
         else:
-            self.controller = TimedController(contract, self._output, gate, now)
+            self.controller = TimedController(contract, self._output, gate, now, self._look_for_stop)
         self._joints = JointMerger(contract.observation, contract.action.joints)
         self._lateness = Lateness(contract.action.period)
         # A dry run disturbs nobody, and nobody disturbs it.

@@ -266,6 +266,10 @@ class Controller(ABC):
         self.late_ticks += not self._waits_between
 
     @abstractmethod
+    def _may_still_send(self) -> bool:
+        """Return whether the row that this tick has worked out may still be sent."""
+
+    @abstractmethod
     def _is_stale(self, observation_stamp: int, horizon: int) -> bool:
         """Return whether an observation is too old for a chunk of `horizon` rows that answers it to run."""
 
@@ -292,20 +296,28 @@ class Controller(ABC):
         if due and self._opens(tick) and not queue.replace():
             self.dropped["late: all its rows are past"] += 1
         row = queue.take(tick) if gate.open else None
+        ran = False
         if row is not None and self._commanded is not None:
-            before = self._commanded
-            if self.joints.positions is not None:
-                self.saturation.look(self.joints.positions)
-            self._commanded = self.saturation.apply(row, before)
-            self._change = self._commanded - before
-            self._out_of_rows = False
-            self.steps += 1
-            self._send(tick, self._commanded)
+            ran = self._run_row(tick, row, self._commanded)
         elif gate.open:
             self._miss(tick)
-        self._report(tick, active=row is not None)
+        self._report(tick, active=ran)
         if gate.open and 0 < gate.step_limit <= self.steps:
             self._close("step_limit")
+
+    def _run_row(self, tick: int, row: NDArray[np.float64], before: NDArray[np.float64]) -> bool:
+        """Send a row, as the limits let it follow the command `before`. Returns whether it could still be sent."""
+        if self.joints.positions is not None:
+            self.saturation.look(self.joints.positions)
+        positions = self.saturation.apply(row, before)
+        if not self._may_still_send():
+            return False
+        self._commanded = positions
+        self._change = positions - before
+        self._out_of_rows = False
+        self.steps += 1
+        self._send(tick, positions)
+        return True
 
     def _opens(self, tick: int) -> bool:
         """Open the armed gate if the staged chunk begins where the arm is. Returns whether it is open."""

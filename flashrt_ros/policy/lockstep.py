@@ -66,6 +66,10 @@ class LockstepController(Controller):
         self._holds.append(None)
         self._wake()
 
+    def _may_still_send(self) -> bool:
+        """Time waits for the command."""
+        return True
+
     def _is_stale(self, observation_stamp: int, horizon: int) -> bool:
         """Time waits for the answer: age is the number of rows run since, which the queue bounds."""
         return False

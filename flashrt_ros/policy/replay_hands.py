@@ -136,7 +136,7 @@ def _controller(contract: Contract, first: Any, epoch: int, hands: Hands, clock:
     if contract.lockstep is not None:
         controller = LockstepController(contract, hands, gate, lambda: clock.now, contract.lockstep.apply_after)
     else:
-        controller = TimedController(contract, hands, gate, lambda: clock.now)
+        controller = TimedController(contract, hands, gate, lambda: clock.now, lambda: None)
     hands.held = controller.safety.columns
     controller.activate()
     controller.policy_state(epoch, running=False, step_limit=0, reason="")

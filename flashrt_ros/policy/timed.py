@@ -17,8 +17,17 @@ from flashrt_ros.policy.gate import Gate
 class TimedController(Controller):
     """Control of a robot that moves on whether or not a command comes."""
 
-    def __init__(self, contract: Contract, output: Output, gate: Gate, now: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        contract: Contract,
+        output: Output,
+        gate: Gate,
+        now: Callable[[], int],
+        look_for_stop: Callable[[], None],
+    ) -> None:
+        """`look_for_stop` is called right before anything is sent; it calls `stopped` if this process has been."""
         super().__init__(contract, output, gate, now)
+        self._look_for_stop = look_for_stop
         self.stopping = False
         """Whether a hold has still to bring the joints to rest, tick by tick."""
         self._last_tick: int | None = None
@@ -53,6 +62,9 @@ class TimedController(Controller):
         if not self.stopping or self._commanded is None or braking is None:
             return
         rows = braking.rows(self._commanded, self._change, self._handed_over)
+        self._look_for_stop()
+        if not self.stopping:
+            return
         self._commanded, self._change = rows[0], rows[0] - self._commanded
         self.stopping = not braking.rests(self._commanded, self._change)
         self._send_safety(tick, rows)
@@ -68,8 +80,7 @@ class TimedController(Controller):
         Where the arm is now is not known then, so position targets are not sent.
         """
         interrupted, self.stopping = self.stopping, False
-        if self.gate.open or interrupted:
-            self._commanded = self.interface.still(None)
+        self._commanded = self.interface.still(None)
         if self.gate.open:
             self._close(f"time: stopped for {seconds:.3f} s", fault=True)
         elif interrupted:
@@ -105,6 +116,7 @@ class TimedController(Controller):
         After missed ticks the arm may be anywhere, and the last command is an old action: position targets are then the
         joints as they are measured, and none are sent where that is not known.
         """
+        self._look_for_stop()
         self._moving = self.stopping = False
         if self._missed_ticks(tick):
             self._hold_still()
@@ -128,6 +140,10 @@ class TimedController(Controller):
         if self._moving:
             self.late_chunks += not self._waits_between
             self._hold_commanded(tick)
+
+    def _may_still_send(self) -> bool:
+        self._look_for_stop()
+        return self.gate.open
 
     def _is_stale(self, observation_stamp: int, horizon: int) -> bool:
         """Bound the age of an observation by what the contract allows it and its answer.

@@ -83,10 +83,12 @@ def test_a_signal_while_one_starts_ends_it_too(tmp_path: Path, monkeypatch: pyte
 
 def test_a_signal_while_they_end_spares_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     interrupts.raise_once()
-    with pytest.raises(KeyboardInterrupt), Processes(tmp_path, grace=0.2) as processes:
-        processes.start("stubborn", python(STUBBORN + WAIT))
-        until(lambda: "ready" in processes.log("stubborn").read_text())
-        monkeypatch.setattr(time, "sleep", lambda seconds: signal.raise_signal(signal.SIGINT))
+    processes = Processes(tmp_path, grace=0.2)
+    processes.start("stubborn", python(STUBBORN + WAIT))
+    until(lambda: "ready" in processes.log("stubborn").read_text())
+    monkeypatch.setattr(time, "sleep", lambda seconds: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        processes.stop()
     assert not lives(pids(tmp_path / "stubborn.log")[0])
 
 

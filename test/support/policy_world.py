@@ -66,7 +66,7 @@ class World:
         self._observe, self._seen, self._chunk_ids = observe, [0], itertools.count(1)
         self._wire_free = self._device_free = 0
         gate = Gate(epoch=0, enabled=True, dry_run=False, exact_allowed=True, now=self._now)
-        self.controller = TimedController(contract, self, gate, lambda: self._now)
+        self.controller = TimedController(contract, self, gate, lambda: self._now, lambda: None)
         self.loop = Inference(
             SimpleNamespace(post=lambda call: call(), resolve=lambda future: future.set_result(None)),  # type: ignore[arg-type]
             SimpleNamespace(submit=self._submit),  # type: ignore[arg-type]

@@ -17,8 +17,10 @@ from sensor_msgs.msg import JointState
 from flashrt_ros.node import qos
 from flashrt_ros.node.interfaces import msg
 from flashrt_ros.policy.contract import Contract
+from flashrt_ros.tools.soak.link import TOPICS
 
 _REMEMBERED = 1000
+_MEASURED = 50
 _ROUNDING = 1e-9
 
 
@@ -38,6 +40,7 @@ class Watch:
         moved_at: when the newest tick that ran an action came, s of `time.monotonic`.
         horizon: rows of a chunk.
         commands: the newest.
+        measured: the newest joints, in the contract's order.
         count: of all commands; `changes`: of those that differed from the one before.
         violations: what must never be and was.
     """
@@ -49,6 +52,7 @@ class Watch:
         self.moved_at = 0.0
         self.horizon = 0
         self.commands: deque[Command] = deque(maxlen=_REMEMBERED)
+        self.measured: deque[NDArray[np.float64]] = deque(maxlen=_MEASURED)
         self.count = 0
         self.changes = 0
         self.violations: list[str] = []
@@ -60,6 +64,7 @@ class Watch:
         node.create_subscription(msg.Executed, "command/executed", self._on_tick, qos.EXECUTED)
         node.create_subscription(msg.ActionChunk, "policy/action_chunk", self._on_chunk, qos.CHUNK)
         node.create_subscription(JointState, action.commands[0].topic, self._on_command, qos.COMMAND)
+        node.create_subscription(JointState, TOPICS["state"][1], self._on_joints, qos.input_qos("reliable"))
 
     @property
     def token(self) -> str:
@@ -74,6 +79,21 @@ class Watch:
         """Whether the newest command repeats the one before: the arm is told to stay."""
         newest = list(self.commands)[-2:]
         return len(newest) == 2 and np.array_equal(newest[0].positions, newest[1].positions)
+
+    def commanded_since(self, count: int) -> list[Command]:
+        """The commands that came after `count` had."""
+        return list(self.commands)[len(self.commands) - (self.count - count) :]
+
+    def was_measured(self, positions: NDArray[np.float64]) -> bool:
+        """Whether the joints were there a moment ago."""
+        return any(np.array_equal(positions, measured) for measured in self.measured)
+
+    def _positions(self, joints: JointState) -> NDArray[np.float64]:
+        by_name = dict(zip(joints.name, joints.position, strict=True))
+        return np.array([by_name[joint] for joint in self._joints])
+
+    def _on_joints(self, joints: JointState) -> None:
+        self.measured.append(self._positions(joints))
 
     def _on_gate(self, gate: msg.Gate) -> None:
         if gate.epoch < self.gate.epoch:
@@ -94,8 +114,7 @@ class Watch:
 
     def _on_command(self, command: JointState) -> None:
         self.count += 1
-        by_name = dict(zip(command.name, command.position, strict=True))
-        positions = np.array([by_name[joint] for joint in self._joints])
+        positions = self._positions(command)
         if not np.isfinite(positions).all():
             self.violations.append(f"commanded {positions.tolist()}")
         elif (positions < self._low - _ROUNDING).any() or (positions > self._high + _ROUNDING).any():

@@ -137,7 +137,9 @@ class Timed:
         self.rig = rig
         rig.contract = replace(rig.contract, action=replace(rig.contract.action, **action))
         gate = Gate(epoch=0, enabled=enabled, dry_run=dry_run, exact_allowed=exact_allowed, now=0)
-        self.controller = TimedController(rig.contract, rig.record, gate, lambda: rig.now)
+        self.controller = TimedController(rig.contract, rig.record, gate, lambda: rig.now, self._look_for_stop)
+        self.stopped_for = 0.0
+        """Seconds for which the process is stopped right before it would send something."""
         rig.controller = self.controller
         self.gate, self.record = gate, rig.record
         self.controller.activate()
@@ -159,6 +161,11 @@ class Timed:
         self.tick()
         assert self.gate.open
         assert self.record.gates[-1] == self.gate.state
+
+    def _look_for_stop(self) -> None:
+        seconds, self.stopped_for = self.stopped_for, 0.0
+        if seconds:
+            self.controller.stopped(seconds)
 
     def token(self) -> str:
         return self.record.gates[-1].reason.partition(":")[0]

@@ -143,6 +143,15 @@ def test_after_a_stop_that_ros_time_knows_nothing_of_the_arm_is_told_nothing(bra
     assert braking.record.targets == BRAKED[:1]
 
 
+def test_a_stop_within_a_tick_lets_no_step_of_a_hold_out(braking: Any) -> None:
+    run_to(braking, 0.02)
+    braking.controller.hold()
+    braking.tick()
+    braking.stopped_for = 1.0
+    braking.tick(4)
+    assert braking.record.targets == BRAKED[:1]
+
+
 def test_what_was_handed_over_is_replaced_by_the_way_to_rest(timed: Any) -> None:
     handover = Command("joint_trajectory", TRAJECTORY, ("a", "b"), "trajectory", 0.25)
     robot = timed(limits=LIMITS, commands=(handover,))

@@ -186,6 +186,28 @@ def test_after_a_stop_an_arm_that_may_be_anywhere_is_told_nothing(robot: Any, ev
     assert len(robot.record.commands) == count
 
 
+def test_a_hold_behind_a_stop_that_ros_time_knows_nothing_of_repeats_no_old_command(robot: Any) -> None:
+    robot.start()
+    count = len(robot.record.commands)
+    robot.stopped_for = 1.0
+    robot.rig.hold_epoch(2)
+    assert not robot.gate.open
+    assert len(robot.record.commands) == count
+
+
+def test_a_stop_within_a_tick_lets_nothing_of_it_out(robot: Any) -> None:
+    robot.start()
+    robot.tick()
+    count = len(robot.record.commands)
+    robot.stopped_for = 1.0
+    robot.tick()
+    assert (robot.gate.open, robot.token(), robot.gate.fault) == (False, "time", True)
+    assert len(robot.record.commands) == count
+    assert (robot.record.ticks[-1].active, robot.record.ticks[-1].steps) == (False, count)
+    robot.rig.hold_epoch(2)
+    robot.start(2)
+
+
 def test_slow_ticks_are_no_leap_of_time(timed: Any) -> None:
     robot = timed(rate=2.0)  # slower than max_age
     robot.rig.run_epoch(1)
