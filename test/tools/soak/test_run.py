@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ from flashrt_ros.tools.soak.run import Outcome, Tally, soak
 from flashrt_ros.tools.soak.watch import Watch
 
 CONTRACT = load_contract(contract_file())
+NAME = "command_node is stopped"
 
 
 class Rig:
@@ -42,6 +44,7 @@ class Rig:
         self.watch = Watch(SimpleNamespace(create_subscription=lambda *_: None), CONTRACT)  # type: ignore[arg-type]
         self.watch.gate.open = True
         self.on_spin: Callable[[], object] = lambda: None
+        self.on_continue: Callable[[], object] = lambda: None
         self.moves_again = True
         self.bytes = {"command": 100, "policy": 100}
 
@@ -66,8 +69,15 @@ class Rig:
     def memory(self) -> dict[str, int]:
         return dict(self.bytes)
 
+    def signal(self, node: str, number: signal.Signals) -> None:
+        if number == signal.SIGCONT:
+            self.on_continue()
+
     def command(self, *positions: float) -> None:
         self.watch._on_command(JointState(name=list(CONTRACT.action.joints), position=list(positions)))
+
+    def measure(self, *positions: float) -> None:
+        self.watch._on_joints(JointState(name=list(CONTRACT.action.joints), position=list(positions)))
 
 
 @pytest.fixture
@@ -126,6 +136,33 @@ def test_a_hold_that_is_said_once_more_holds(rig: Rig, monkeypatch: pytest.Monke
 def test_a_silence_without_a_hold_fails(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = replace(HELD, holds=lambda: rig.command(*[0.15] * 6) is None)
     assert any("was no hold" in line for line in summary(injected(rig, monkeypatch, expected)))
+
+
+@pytest.mark.parametrize(
+    ("commands", "said"),
+    [
+        ([], ""),
+        ([0.2], ""),
+        ([0.2, 0.2], "2 commands came after the stop"),
+        ([0.11], "an action ran that was planned before the stop"),
+        ([0.1], "an action ran that was planned before the stop"),
+    ],
+)
+def test_after_a_stop_of_command_node_one_hold_may_come_where_the_arm_is(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, commands: list[float], said: str
+) -> None:
+    def go_on() -> None:
+        rig.watch.gate.open, rig.watch.gate.reason = False, "time: stopped"
+        for position in commands:
+            rig.command(*[position] * 6)
+
+    rig.command(*[0.1] * 6)
+    rig.measure(*[0.2] * 6)
+    rig.on_continue = go_on
+    monkeypatch.setattr(run, "FAULTS", {NAME: FAULTS[NAME]})
+    outcome = soak(rig, 0.01, 0, 0.0, lambda text: None)  # type: ignore[arg-type]
+    assert outcome.holds is (not said)
+    assert said in "".join(outcome.tallies[NAME].failures)
 
 
 def test_an_arm_that_does_not_move_again_ends_the_soak(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
