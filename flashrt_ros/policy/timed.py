@@ -25,7 +25,7 @@ class TimedController(Controller):
         now: Callable[[], int],
         look_for_stop: Callable[[], None],
     ) -> None:
-        """`look_for_stop` is called right before anything is sent; it calls `stopped` if this process has been."""
+        """`look_for_stop` is called right before a command is sent; it calls `stopped` if this process has been."""
         super().__init__(contract, output, gate, now)
         self._look_for_stop = look_for_stop
         self.stopping = False
@@ -58,13 +58,11 @@ class TimedController(Controller):
 
     def brake(self, tick: int) -> None:
         """Send the next command of a hold that has not brought the joints to rest yet; `tick` in ns."""
+        self._look_for_stop()
         braking = self.interface.braking
         if not self.stopping or self._commanded is None or braking is None:
             return
         rows = braking.rows(self._commanded, self._change, self._handed_over)
-        self._look_for_stop()
-        if not self.stopping:
-            return
         self._commanded, self._change = rows[0], rows[0] - self._commanded
         self.stopping = not braking.rests(self._commanded, self._change)
         self._send_safety(tick, rows)

@@ -107,8 +107,12 @@ def test_hold_of_a_closed_gate_commands_zeros_though_nothing_is_measured(moved: 
 @pytest.mark.parametrize("limits", [LIMITS, GENTLE])
 @pytest.mark.parametrize(
     "stop",
-    [lambda robot: setattr(robot.rig, "now", robot.rig.now + 50 * PERIOD), lambda robot: robot.controller.stopped(1.0)],
-    ids=["of ROS time", "of this process"],
+    [
+        lambda robot: setattr(robot.rig, "now", robot.rig.now + 50 * PERIOD),
+        lambda robot: robot.controller.stopped(1.0),
+        lambda robot: (setattr(robot, "stopped_for", 1.0), robot.rig.hold_epoch(2)),
+    ],
+    ids=["of ROS time", "of this process", "seen by a hold"],
 )
 @pytest.mark.parametrize("closes", [False, True])
 def test_after_a_stop_zeros_are_commanded_and_no_old_speed(moved: Any, limits: Limits, stop: Any, closes: bool) -> None:
