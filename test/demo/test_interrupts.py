@@ -11,8 +11,10 @@ import sys
 import pytest
 
 PROGRAM = """
-import sys, time
+import signal, sys, time
 from flashrt_ros.demo import interrupts
+
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run below nohup
 
 @interrupts.as_exit_code
 def main(code):
