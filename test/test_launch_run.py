@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from child_processes import lives
 
 ROOT = Path(__file__).resolve().parent.parent
 PROFILES = "FASTRTPS_DEFAULT_PROFILES_FILE"
@@ -65,14 +66,6 @@ class Launched:
         return self.process.wait(30)
 
 
-def alive(pid: int) -> bool:
-    """Whether a process runs."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
 def profile_of(pid: int) -> str:
     """Which profile of Fast DDS a process runs with; empty: none of ours."""
     words = Path(f"/proc/{pid}/environ").read_text().split("\0")
@@ -111,7 +104,7 @@ def launch(prefix: Path, tmp_path: Path) -> Iterator[Callable[..., Launched]]:
     for launched in running:
         if launched.process.poll() is None:
             launched.stop()
-        for pid in filter(alive, launched.pids()):
+        for pid in filter(lives, launched.pids()):
             os.kill(pid, signal.SIGKILL)
 
 
@@ -155,7 +148,7 @@ def test_policy_launch_activates_respawns_and_ends(
         rclpy.shutdown(context=context)
     assert launched.stop() == 0
     assert "Traceback" not in launched.output()
-    assert [pid for pid in launched.pids() if alive(pid)] == []
+    assert [pid for pid in launched.pids() if lives(pid)] == []
 
 
 def test_demo_launch_runs_the_tree_to_its_end(

@@ -22,7 +22,7 @@ from flashrt_ros.demo.story import draw_story, retry_otherwise, verdicts
 from flashrt_ros.demo.story_tree import StoryTree
 from flashrt_ros.demo.task import Kind
 from flashrt_ros.demo.tree import DemoTree
-from flashrt_ros.demo.view import Viewer, no_screen
+from flashrt_ros.demo.view import no_screen, open_window
 from flashrt_ros.demo.witness import Witness
 
 
@@ -76,7 +76,7 @@ def _running(options: Namespace, folder: Path, progress: Progress) -> Iterator[R
     )
     with RunningNodes(setting, progress, untrained=options.untrained) as nodes, ExitStack() as stack:
         if window:
-            stack.enter_context(Viewer(folder / "logs" / "view.log"))
+            stack.enter_context(open_window(folder / "logs"))
         yield nodes
 
 

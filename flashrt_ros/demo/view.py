@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from std_msgs.msg import UInt8MultiArray
 
 from flashrt_ros.demo import interrupts
-from flashrt_ros.tools import ros_domain
+from flashrt_ros.demo.processes import Processes
 
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
 _LOOK_AT, _DISTANCE, _AZIMUTH, _ELEVATION = (0.12, 0.0, 0.08), 0.75, 160.0, -30.0  # m, degrees
@@ -26,31 +26,12 @@ def no_screen() -> str:
     return f"there is no screen here: {' and '.join(_SCREENS)} are empty"
 
 
-class Viewer:
-    """A context in which the window is there. Closing it by hand disturbs nothing."""
-
-    def __init__(self, log: Path) -> None:
-        self._log = log
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def __enter__(self) -> Viewer:
-        self._log.parent.mkdir(parents=True, exist_ok=True)
-        with self._log.open("wb") as log, interrupts.held_back():
-            command = [sys.executable, "-m", "flashrt_ros.demo.view"]
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                pass_fds=ros_domain.descriptors(),
-            )
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        if self._process is not None:
-            self._process.terminate()
-            self._process.wait()
+@contextlib.contextmanager
+def open_window(folder: Path) -> Iterator[None]:
+    """Have the window there, and its log in `folder`. Closing it by hand disturbs nothing."""
+    with Processes(folder) as processes:
+        processes.start("view", [sys.executable, "-m", "flashrt_ros.demo.view"])
+        yield
 
 
 def main() -> int:

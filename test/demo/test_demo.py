@@ -9,12 +9,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from child_processes import until_it_runs
 from PIL import Image
 
 TIME_LIMIT = 240.0  # s; it takes some 20 where nothing else runs
@@ -49,30 +49,6 @@ def colours(picture: Image.Image, frame: int) -> int:
     """How many colours a frame has; what is blank has one."""
     picture.seek(frame)
     return len(np.unique(np.asarray(picture.convert("RGB")).reshape(-1, 3), axis=0))
-
-
-def children(parent: int) -> dict[int, str]:
-    """Command lines of the processes that one has started, by id."""
-    found = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-            command = (stat.parent / "cmdline").read_text().replace("\0", " ")
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if int(fields[1]) == parent and fields[0] != "Z":
-            found[int(stat.parent.name)] = command
-    return found
-
-
-def until_there_is(module: str, demo: subprocess.Popen[str]) -> dict[int, str]:
-    """Wait until a node has been started; return all of the demo's processes."""
-    deadline = time.monotonic() + TIME_LIMIT
-    while module not in " ".join((found := children(demo.pid)).values()):
-        assert time.monotonic() < deadline
-        assert demo.poll() is None, demo.communicate()[0]
-        time.sleep(0.05)
-    return found
 
 
 def test_two_at_once_hold_and_say_so(start: Start, tmp_path: Path) -> None:
@@ -145,7 +121,7 @@ def test_episodes_are_played_and_counted(start: Start, tmp_path: Path) -> None:
 )
 def test_a_signal_ends_every_process(start: Start, number: signal.Signals, module: str, tmp_path: Path) -> None:
     demo = start("--untrained", "--steps", 10_000, "--output", tmp_path)
-    nodes = until_there_is(module, demo)
+    nodes = until_it_runs(module, demo, TIME_LIMIT)
     demo.send_signal(number)
     text, _ = demo.communicate(timeout=TIME_LIMIT)
     assert demo.returncode == 130, text
@@ -166,7 +142,7 @@ def test_a_signal_while_it_is_loaded_ends_it_in_order_too(start: Start, tmp_path
 
 def test_a_node_that_dies_is_told_with_its_log(start: Start, tmp_path: Path) -> None:
     demo = start("--untrained", "--steps", 10_000, "--output", tmp_path)
-    nodes = until_there_is("policy_node", demo)
+    nodes = until_it_runs("policy_node", demo, TIME_LIMIT)
     (command,) = (pid for pid, line in nodes.items() if "command_node" in line)
     os.kill(command, signal.SIGKILL)
     text, _ = demo.communicate(timeout=TIME_LIMIT)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from child_processes import lives
 
 from flashrt_ros.demo import interrupts
 from flashrt_ros.demo.processes import ProcessEndedError, Processes, tail
@@ -34,14 +35,6 @@ def until(condition: Callable[[], bool]) -> None:
 
 def pids(log: Path) -> list[int]:
     return [int(line.split()[1]) for line in log.read_text().splitlines() if line.startswith("pid ")]
-
-
-def lives(pid: int) -> bool:
-    """Whether it runs; one that waits to be reaped by whoever adopted it does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_leaving_ends_processes_and_what_they_started(tmp_path: Path) -> None:

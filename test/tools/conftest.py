@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from child_processes import children, until_it_runs
 from rosbags.rosbag2 import StoragePlugin, Writer
 
 from flashrt_ros.models.tiny import write_tiny_checkpoint
@@ -247,19 +247,6 @@ def capsules(tape: Tape, policy: Policy, tmp_path_factory: pytest.TempPathFactor
     return folder
 
 
-def children(process: int) -> dict[int, str]:
-    """Process ids and command lines of what a process started."""
-    found = {}
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = int(status.read_text().rpartition(")")[2].split()[1])
-            if parent == process:
-                found[int(status.parent.name)] = (status.parent / "cmdline").read_bytes().decode()
-        except OSError:
-            continue  # it has ended
-    return found
-
-
 @pytest.fixture
 def interrupt_nodes(root: Path) -> Callable[..., list[str]]:
     """`interrupt_nodes(signal, module, *arguments)` sends a program a signal once it runs policy_node.
@@ -272,18 +259,13 @@ def interrupt_nodes(root: Path) -> Callable[..., list[str]]:
         program = subprocess.Popen(command, cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         started: dict[int, str] = {}
         try:
-            deadline = time.monotonic() + 60.0
-            while not any("policy_node" in line for line in started.values()):
-                assert program.poll() is None
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
-                started = children(program.pid)
+            started = until_it_runs("policy_node", program, 60.0)
             program.send_signal(number)
             _, trouble = program.communicate(timeout=60.0)
             assert not [line for process, line in started.items() if Path(f"/proc/{process}").exists()]
             assert (program.returncode, trouble) == (130, "interrupted\n")
         finally:
-            for process in (program.pid, *started):
+            for process in (*children(program.pid), program.pid, *started):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
         return list(started.values())

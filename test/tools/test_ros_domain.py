@@ -9,10 +9,10 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from waiting import wait
 
 from flashrt_ros.tools import ros_domain
 
@@ -99,10 +99,7 @@ def test_a_node_that_outlives_its_program_keeps_the_domain(tmp_path: Path) -> No
         assert not free(domain)
     finally:
         os.kill(node, signal.SIGKILL)
-    deadline = time.monotonic() + 10.0
-    while not free(domain):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait(lambda: free(domain), 10.0)
 
 
 def free(domain: str) -> bool:

@@ -33,11 +33,3 @@ def test_a_policy_without_a_memory_is_refused(tmp_path: Path) -> None:
     policy = load_policy(write_tiny_pi0(tmp_path, "pi0"), "cpu")
     with pytest.raises(FlashrtError, match="rewrites its context"):
         capsule.measure(policy, [96], 1, NOTHING)
-
-
-def test_the_help_tells_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        capsule.main(["--help"])
-    told = " ".join(capsys.readouterr().out.split())
-    assert "(default: 256 1024 2048 4096)" in told
-    assert "(default: 15)" in told

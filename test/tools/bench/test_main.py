@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 import pytest
 
-from flashrt_ros.demo import interrupts
 from flashrt_ros.policy import loading
 from flashrt_ros.policy.device import Device
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
@@ -41,8 +40,21 @@ def test_what_is_refused_is_told_in_a_line(
     if "cuda" in arguments:
         for module in (loading, pi0, stages):
             monkeypatch.setattr(module, "choose", no_gpu)
-    monkeypatch.setattr(interrupts, "raise_once", lambda: None)
     monkeypatch.setattr("sys.argv", ["bench", *arguments])
     assert main() == 2
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("bench", "lengths", "repeats"), [("capsule", "256 1024 2048 4096", 15), ("stages", "2048 4096 8192 16384", 100)]
+)
+def test_the_help_tells_the_defaults(
+    bench: str, lengths: str, repeats: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["bench", bench, "--help"])
+    with pytest.raises(SystemExit):
+        main()
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"(default: {lengths})" in told
+    assert f"(default: {repeats})" in told

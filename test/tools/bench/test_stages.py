@@ -84,11 +84,3 @@ def test_captures_and_memory_taken_after_the_start_are_told() -> None:
     figures = figures_of("NVIDIA Thor")
     figures.captures, figures.allocated = 1, 4096
     assert ["captured" in text or "4096 bytes" in text for text in missed(figures)] == [True, True]
-
-
-def test_the_help_tells_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        stages.main(["--help"])
-    told = " ".join(capsys.readouterr().out.split())
-    assert "(default: 2048 4096 8192 16384)" in told
-    assert "(default: 100)" in told
