@@ -236,8 +236,11 @@ def test_the_epoch_survives_cleanup_and_a_failed_configure_can_be_tried_again(
     for transition in (Transition.TRANSITION_CONFIGURE, Transition.TRANSITION_ACTIVATE):
         assert change(transition)
     wait_until(lambda: world.gate.reason == "held: test" or world.gate.reason == "held")
-    assert world.gate.epoch == 7
     world.hold(6)
+    wait_until(lambda: "dropped, state of an older epoch" in {pair.key for pair in world.status("execution").values})
+    assert world.gate.epoch == 7
+    world.hold(8)
+    wait_until(lambda: world.gate.epoch == 8)
     world.run(8)
     wait_until(lambda: any(gate.open and gate.epoch == 8 for gate in world.gates), what=lambda: world.gates[-5:])
 
