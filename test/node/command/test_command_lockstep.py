@@ -59,7 +59,7 @@ class Lockstep:
         ]
 
     def leave(self) -> None:
-        """Take everything of this world out of the node."""
+        """Take everything of this world out of the node; in its own thread, which else publishes what is gone."""
         for publisher in (self._state, self._chunk, self._beat, self._joints, self._clock):
             self.node.destroy_publisher(publisher)
         for subscription in self._entities[:3]:
@@ -128,7 +128,7 @@ def episode(node: Any, start_node: Any, contract: Path, wait_until: Any, delay: 
     wait_until(lambda: world.gate.reason == "step_limit" and len(world.commands) == 42, timeout=30.0)
     process.signal(signal.SIGINT)
     assert process.wait() == 0
-    world.leave()
+    wait_until(node.executor.create_task(world.leave).done)
     return world.commands
 
 
