@@ -68,6 +68,7 @@ def test_an_old_chunk_after_a_restore_is_dropped_and_counted(moving: Any, world:
     wait_until(lambda: world.gate.epoch == 2)
     closed_at = to_nanoseconds(world.gate.closed_at)
     world.run(2)
+    wait_until(lambda: world.reason() == "waiting")
     world.chunk(1, world.now(), world.position[0])  # of the epoch before
     world.chunk(2, closed_at, world.position[0])  # of an observation before the closing
     wait_until(
