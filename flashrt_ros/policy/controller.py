@@ -205,12 +205,19 @@ class Controller(ABC):
             self._close(f"heartbeat: none from the policy for {self._contract.heartbeat_timeout:g} s", fault=True)
 
     def rivals(self, names: str) -> None:
-        """Follow which other nodes publish commands: any closes the gate, and keeps it closed while it is there."""
+        """Follow which other nodes publish commands: any closes the gate, and keeps it closed while it is there.
+
+        The middleware may tell of a publisher before it tells its node's name, so the reason follows too.
+        """
         if names == self.gate.rivals:
             return
         self.gate.rivals = names
+        reason = f"publisher: {names} publishes commands too; end it, then run again"
         if names and self.gate.armed:
-            self._close(f"publisher: {names} publishes commands too; end it, then run again", fault=True)
+            self._close(reason, fault=True)
+        elif names and self.gate.reason.startswith("publisher:"):
+            self.gate.reason = reason
+            self._output.gate(self.gate.state)
 
     def hold(self) -> str:
         """Stop and hold; ends a release. Returns why the arm could not be commanded to hold; empty: it was."""

@@ -163,6 +163,18 @@ def test_another_publisher_closes_the_gate_and_keeps_it_closed_until_it_is_gone(
     robot.start(3)
 
 
+def test_the_reason_follows_who_publishes_and_stays_when_nobody_does_any_more(robot: Any) -> None:
+    robot.start()
+    robot.controller.rivals("'/one/without/a/name/yet'")
+    for names in ("'/teleop'", ""):
+        robot.controller.rivals(names)
+        assert "'/teleop'" in robot.gate.reason
+    assert "'/teleop'" in robot.record.gates[-1].reason
+    robot.controller.enable(False)
+    robot.controller.rivals("'/teleop'")
+    assert robot.token() == "disabled"
+
+
 def test_a_leap_ahead_of_time_closes_the_gate_however_new_the_joints_are(robot: Any) -> None:
     robot.start()
     robot.rig.now += 2 * PERIOD
