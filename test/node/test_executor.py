@@ -112,9 +112,13 @@ def test_what_another_thread_makes_or_asks_for_ends_the_wait(
         while "last" not in done:
             executor.spin_once()  # for ever, if nothing wakes it
 
+    def once() -> None:
+        done.append("timer")
+        next(iter(served.timers)).cancel()
+
     thread = threading.Thread(target=spin, daemon=True)
     thread.start()
-    timer = served.create_timer(0.0, lambda: (done.append("timer"), timer.cancel()), clock=STEADY)
+    served.create_timer(0.0, once, clock=STEADY)
     wait_until(lambda: "timer" in done)
     for name in ("first", "second", "last"):
         executor.create_task(done.append, name)

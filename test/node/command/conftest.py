@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import wait
 
 MODULE = "flashrt_ros.node.command_node"
 JOINTS = ["a", "b"]
@@ -51,6 +52,8 @@ class World:
         self.moves = True
         self.first: Callable[[], float] = lambda: self.position[0]
         self.position = [0.0, 0.0]
+        self.shown: list[float] | None = None
+        """Where the joints say they are; None: at `position`."""
         self.epoch = 0
         self.chunk_id = 0
         self.period = PERIOD
@@ -111,6 +114,7 @@ class World:
         )
 
     def enable(self, enabled: bool) -> None:
+        wait(self._enable.get_subscription_count, what="a subscription of command/enable")
         self._enable.publish(Bool(data=enabled))
 
     @property
@@ -139,7 +143,7 @@ class World:
 
     def _measure(self) -> None:
         if self.moves:
-            state = JointState(name=["b", "a"], position=self.position[::-1])
+            state = JointState(name=["b", "a"], position=(self.shown or self.position)[::-1])
             state.header.stamp = from_nanoseconds(self.now())
             self.joints.publish(state)
 

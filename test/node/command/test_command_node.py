@@ -276,6 +276,8 @@ def states(start_node: Any, start: Any, world: Any, contract: Path, change: Any,
             return process
         if state == "active":
             return start()
+        # One that has ended is heard of for a moment.
+        wait_until(lambda: world.node.count_publishers("command/transition_event") == 0, 30.0)
         process = start_node(MODULE, contract=contract)
         if state == "inactive":
             assert change(Transition.TRANSITION_CONFIGURE)

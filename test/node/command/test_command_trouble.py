@@ -94,7 +94,7 @@ def test_the_enable_input_closes_the_gate_within_a_tick_and_a_new_epoch_must_arm
 
 
 def test_joints_that_cannot_be_where_they_are_measured_close_the_gate(moving: Any, world: Any, wait_until: Any) -> None:
-    world.position = [57.3, 0.0]
+    world.shown = [57.3, 0.0]
     wait_until(lambda: world.reason() == "joints")
     assert "'a' is measured at 57.3" in world.gate.reason
 
