@@ -40,13 +40,13 @@ def test_the_arm_slows_down_within_its_acceleration_and_then_nothing_is_sent(
     end(world, process, change)
 
     def steps() -> list[float]:
-        places = [positions[0] for _, _, positions in world.commands]
+        places = [positions[0] for _, positions in world.commands]
         return [after - before for before, after in itertools.pairwise(places)]
 
     wait_until(lambda: not world.gate.open and steps()[-1] == 0.0, what="rest")
     assert steps()[-5:] == pytest.approx([STEP - n * CHANGE for n in range(5)], abs=1e-9)
-    stamps = [stamp for _, stamp, _ in world.commands[-5:]]
-    assert all(later - stamp > 20_000_000 for stamp, later in itertools.pairwise(stamps))
+    stamps = [stamp for stamp, _ in world.commands[-5:]]
+    assert stamps[-1] - stamps[0] > 4 * 20_000_000  # no burst; one tick may be late, and the next in time
     count, ticks = len(world.commands), len(world.ticks)
     if world.reason() == "disabled":
         wait_until(lambda: len(world.ticks) > ticks + 3)

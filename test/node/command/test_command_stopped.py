@@ -72,7 +72,7 @@ def test_the_controller_stops_within_its_timeout_and_nothing_old_runs_when_the_n
         wait_until(lambda: not world.gate.open)
         ticks = len(world.ticks)
         wait_until(lambda: len(world.ticks) > ticks + 3)
-        after = [positions for _, _, positions in world.commands[count:]]
+        after = [positions for _, positions in world.commands[count:]]
         assert after in ([], [sagged])  # the safety action
         world.run(2)
         wait_until(lambda: world.gate.open)
