@@ -23,7 +23,7 @@ action:
   mode: absolute
   limits: {position: {a: [-1.0, 1.0], b: [-1.0, 1.0]}, step: {a: 0.1, b: 0.1}}
   start_tolerance: 0.15
-  threshold: 5
+  threshold: 8
   command: {topic: joint_command, type: sensor_msgs/msg/JointState}
   safety: hold
 heartbeat_timeout: 0.5

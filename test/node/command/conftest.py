@@ -15,7 +15,7 @@ from waiting import wait
 MODULE = "flashrt_ros.node.command_node"
 JOINTS = ["a", "b"]
 PERIOD = 50_000_000
-HORIZON = 10
+HORIZON = 13
 
 if importlib.util.find_spec("rclpy") is None:
     collect_ignore_glob = ["test_*.py"]

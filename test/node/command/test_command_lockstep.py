@@ -151,7 +151,7 @@ def test_in_lockstep_a_tick_that_waits_for_a_dead_policy_ends_in_the_safety_acti
     world.state(1, PolicyState.HELD)
     wait_until(lambda: len(world.commands) == 1)
     world.state(1, PolicyState.RUNNING)
-    wait_until(lambda: len(world.commands) == 7)  # rows 0 to 5; the chunk asked for at row 4 is due at row 6
+    wait_until(lambda: len(world.commands) == 4)  # rows 0 to 2; the chunk asked for at row 1 is due at row 3
     waiting = world.stamp
     world.beats = False
     wait_until(lambda: world.gate.reason.startswith("heartbeat"))

@@ -18,7 +18,7 @@ from flashrt_ros.node import qos
 from flashrt_ros.node.stamps import to_nanoseconds
 
 PERIOD = 50_000_000
-HORIZON = 10
+HORIZON = 13
 
 
 def figure(status: DiagnosticStatus, key: str) -> str:
