@@ -139,16 +139,17 @@ class CommandIO:
     def _finish_hold(self) -> None:
         """Bring the arm to rest while there are ticks; nothing else matters to a node that stops.
 
-        Steady time paces it: simulated time may stand still by now.
+        Steady time paces it: simulated time may stand still by now. What a pause of this process has swallowed is not
+        caught up with: several steps at once would break the limits of acceleration.
         """
         controller = self.controller
         if not isinstance(controller, TimedController) or not controller.stopping:
             return
-        due = time.monotonic() + max(0.0, self._control.time_until_next_call() * 1e-9)
+        pause = max(0.0, self._control.time_until_next_call() * 1e-9)
         while controller.stopping:
-            time.sleep(max(0.0, due - time.monotonic()))
+            time.sleep(pause)
             controller.brake(self._now())
-            due += 1.0 / self._contract.action.rate
+            pause = 1.0 / self._contract.action.rate
 
     def destroy(self) -> None:
         """Free topics, services and timers."""

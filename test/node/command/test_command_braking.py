@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,26 @@ def test_the_arm_slows_down_within_its_acceleration_and_then_nothing_is_sent(
         process.signal(signal.SIGINT)
         assert process.wait() == 0
     assert len(world.commands) == count
+
+
+def test_a_node_that_ends_and_stood_still_meanwhile_goes_on_at_the_pace_of_its_ticks(
+    start: Any, world: Any, contract: Path, wait_until: Any
+) -> None:
+    text = contract.read_text().replace("b: 0.1}}", "b: 0.1}, acceleration: {a: 0.1, b: 0.1}}")
+    contract.write_text(text.replace("max_age: 0.5", "max_age: 5.0"))  # it stands still for less
+    world.first = lambda: STEP * max(0, world.ticks[-1].steps - 1)
+    process = start()
+    world.run(1)
+    wait_until(lambda: len(world.commands) > 5)
+    process.signal(signal.SIGINT)
+    wait_until(lambda: not world.gate.open)
+    process.signal(signal.SIGSTOP)
+    time.sleep(0.3)  # the length of the stop is the input
+    process.signal(signal.SIGCONT)
+    assert process.wait() == 0
+    wait_until(lambda: world.commands[-1][1] == world.commands[-2][1], what="rest")
+    stamps = [stamp for stamp, _ in world.commands[-5:]]
+    assert min(later - stamp for stamp, later in itertools.pairwise(stamps)) > 20_000_000
 
 
 def test_joints_that_are_commanded_by_velocity_get_zeros_when_the_gate_closes(
