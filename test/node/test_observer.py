@@ -31,18 +31,18 @@ from flashrt_ros.runtime.errors import FlashrtError
 CONTRACT = """
 observation:
   images:
-    front: {topic: front, type: sensor_msgs/msg/Image, qos: reliable, max_age: 0.5}
-    wrist: {topic: wrist, type: sensor_msgs/msg/CompressedImage, qos: reliable, max_age: 0.5, stamp: receive}
-    depth: {topic: depth, type: sensor_msgs/msg/Image, qos: reliable, max_age: 0.5, encoding: 16UC1,
+    front: {topic: front, type: sensor_msgs/msg/Image, qos: reliable, max_age: 5.0}
+    wrist: {topic: wrist, type: sensor_msgs/msg/CompressedImage, qos: reliable, max_age: 5.0, stamp: receive}
+    depth: {topic: depth, type: sensor_msgs/msg/Image, qos: reliable, max_age: 5.0, encoding: 16UC1,
             depth_range: [0.0, 2.0]}
   state:
-    - {topic: joints, type: sensor_msgs/msg/JointState, joints: [a, b], max_age: 0.5, convert: {b: {scale: -1.0}}}
-    - {topic: joints, type: sensor_msgs/msg/JointState, joints: [b], field: velocity, max_age: 0.5}
-    - {topic: hand, type: std_msgs/msg/Float64MultiArray, joints: [thumb, index], max_age: 0.5}
-    - {topic: pose, type: geometry_msgs/msg/PoseStamped, fields: {height: position.z}, max_age: 0.5}
-    - {topic: bare_pose, type: geometry_msgs/msg/Pose, fields: {side: position.y}, max_age: 0.5}
-    - {topic: push, type: geometry_msgs/msg/WrenchStamped, fields: {push: force.x}, max_age: 0.5}
-    - {topic: turn, type: geometry_msgs/msg/Wrench, fields: {turn: torque.z}, max_age: 0.5}
+    - {topic: joints, type: sensor_msgs/msg/JointState, joints: [a, b], max_age: 5.0, convert: {b: {scale: -1.0}}}
+    - {topic: joints, type: sensor_msgs/msg/JointState, joints: [b], field: velocity, max_age: 5.0}
+    - {topic: hand, type: std_msgs/msg/Float64MultiArray, joints: [thumb, index], max_age: 5.0}
+    - {topic: pose, type: geometry_msgs/msg/PoseStamped, fields: {height: position.z}, max_age: 5.0}
+    - {topic: bare_pose, type: geometry_msgs/msg/Pose, fields: {side: position.y}, max_age: 5.0}
+    - {topic: push, type: geometry_msgs/msg/WrenchStamped, fields: {push: force.x}, max_age: 5.0}
+    - {topic: turn, type: geometry_msgs/msg/Wrench, fields: {turn: torque.z}, max_age: 5.0}
   text: {topic: task, type: std_msgs/msg/String}
 action:
   joints: [a]

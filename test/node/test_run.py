@@ -100,6 +100,7 @@ def test_a_failed_configure_says_why_and_the_node_lives(slow: Any, how: str, say
 @pytest.mark.parametrize("how", ["crash", "crash under a thread"])
 def test_a_bug_in_a_callback_is_told_and_ends_the_node_with_its_own_exit_code(slow: Any, how: str) -> None:
     process = slow(how)
+    process.says("deactivated")
     assert process.wait() == 70
     assert "KeyError: 'a bug later'" in process.output
     assert process.output.index("a bug later") < process.output.index("deactivated")
