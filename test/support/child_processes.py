@@ -9,13 +9,15 @@ import time
 from pathlib import Path
 
 _PAUSE = 0.05  # s; looking through all processes takes some
+_GONE = (FileNotFoundError, ProcessLookupError)
+"""What opening, and what reading, a file of a process raises when it has ended."""
 
 
 def lives(process: int) -> bool:
     """Whether it runs; one that waits to be reaped by whoever adopted it does not."""
     try:
         return _state_and_parent(process)[0] != "Z"
-    except FileNotFoundError:
+    except _GONE:
         return False
 
 
@@ -26,7 +28,7 @@ def children(parent: int) -> dict[int, str]:
         try:
             state, started_by = _state_and_parent(process)
             command = Path(f"/proc/{process}/cmdline").read_text().replace("\0", " ")
-        except (FileNotFoundError, ProcessLookupError):
+        except _GONE:
             continue
         if started_by == parent and state != "Z":
             found[process] = command

@@ -64,9 +64,10 @@ class Arm:
 
     def find_cameras(self, order: tuple[str, ...]) -> None:
         """Let the cameras come, and their images, one after the other."""
-        for publisher in self._views.values():
-            self.node.destroy_publisher(publisher)
-        self._views = {view: self.node.create_publisher(Image, f"camera/{view}/image_raw", 10) for view in order}
+        with self._lock:
+            for publisher in self._views.values():
+                self.node.destroy_publisher(publisher)
+            self._views = {view: self.node.create_publisher(Image, f"camera/{view}/image_raw", 10) for view in order}
 
     def close(self, reason: str, enabled: bool = True) -> None:
         """Close the gate and say why."""
