@@ -13,6 +13,7 @@ from rclpy.node import Node
 from rclpy.qos import QoSCompatibility, QoSProfile, qos_check_compatible
 
 from flashrt_ros.node.recorder_topics import type_name
+from flashrt_ros.node.rival_publishers import UNKNOWN
 
 
 class TopicWatch:
@@ -32,7 +33,8 @@ class TopicWatch:
         trouble = self._absence(name) if not publishers else ""
         for publisher in publishers:
             sender = f"{publisher.node_namespace.rstrip('/')}/{publisher.node_name}"
-            self._known[name] = sender
+            if publisher.node_name != UNKNOWN or name not in self._known:
+                self._known[name] = sender
             if publisher.topic_type != type_name(kind):
                 trouble = f"{sender} publishes {publisher.topic_type}, expected is {type_name(kind)}"
                 continue

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import rclpy
 from rclpy.node import Node
 from std_msgs.msg import Bool
 
-from flashrt_ros.node.rival_publishers import RivalPublishers
+from flashrt_ros.node.rival_publishers import UNKNOWN, RivalPublishers
 
 
 @pytest.fixture
@@ -39,3 +40,18 @@ def test_other_nodes_are_named_and_one_of_the_same_name_is_another(make: Any, wa
     wait_until(lambda: rivals.names() == "'/command', '/left/teleop'")
     twin.destroy_publisher(its)
     wait_until(lambda: rivals.names() == "'/left/teleop'")
+
+
+def test_a_node_whose_name_comes_behind_its_publisher_and_goes_before_it_is_named_all_the_same() -> None:
+    own, rival = (
+        SimpleNamespace(node_name=name, node_namespace="/", endpoint_gid=[number])
+        for number, name in enumerate(("command", UNKNOWN))
+    )
+    graph: Any = SimpleNamespace(get_name=lambda: "command", get_namespace=lambda: "/")
+    graph.count_publishers = lambda topic: 2
+    graph.get_publishers_info_by_topic = lambda topic: [own, rival]
+    rivals = RivalPublishers(graph, SimpleNamespace(topic_name="/joint_command"))
+    assert rivals.names() == "a node whose name has not come yet"
+    for name in ("teleop", UNKNOWN):
+        rival.node_name = name
+        assert rivals.names() == "'/teleop'"

@@ -165,7 +165,7 @@ def test_another_publisher_closes_the_gate_and_keeps_it_closed_until_it_is_gone(
 
 def test_the_reason_follows_who_publishes_and_stays_when_nobody_does_any_more(robot: Any) -> None:
     robot.start()
-    robot.controller.rivals("'/one/without/a/name/yet'")
+    robot.controller.rivals("a node whose name has not come yet")
     for names in ("'/teleop'", ""):
         robot.controller.rivals(names)
         assert "'/teleop'" in robot.gate.reason
