@@ -21,6 +21,7 @@ from rclpy.signals import SignalHandlerOptions
 from flashrt_ros.node.executor import LeanExecutor
 from flashrt_ros.runtime.errors import FlashrtError
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 BROKEN = 70
 """Exit code where nobody foresaw what happened, or the device is broken: a new process restores what is durable."""
 
@@ -78,6 +79,8 @@ def run_node(factory: Callable[[threading.Event], Node], args: list[str] | None 
     executor.shutdown()
     node.destroy_node()
     rclpy.try_shutdown()
+    for number in _SIGNALS:  # an interpreter that ends would give those that it handles their default back: to kill
+        signal.signal(number, signal.SIG_IGN)
     return code
 
 
@@ -104,6 +107,6 @@ def _receive_signals() -> int:
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)
     signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in _SIGNALS:
         signal.signal(number, lambda *_: None)
     return read_end

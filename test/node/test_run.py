@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 SCRIPT = '''
-import os, sys
+import os, signal, sys
 from flashrt_ros.node.managed_node import ManagedNode
 from flashrt_ros.node.run import run_node
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
@@ -40,6 +40,15 @@ class Slow(ManagedNode):
 
     def deactivate(self): print("deactivated", flush=True)
     def cleanup(self): print("cleaned up", flush=True)
+
+class Impatient:
+    """Sends another signal while the interpreter ends."""
+
+    def __del__(self, kill=os.kill, process=os.getpid(), number=signal.SIGTERM):
+        kill(process, number)
+
+if os.environ["HOW"] == "impatient":
+    impatient = Impatient()
 
 sys.exit(run_node(lambda stop: Slow("slow", stop, [])))
 '''
@@ -72,6 +81,13 @@ def test_a_second_signal_changes_nothing(slow: Any) -> None:
     process.says("configuring")
     process.signal(signal.SIGINT)
     process.signal(signal.SIGTERM)
+    assert process.wait() == 0
+
+
+def test_nor_does_one_that_comes_while_the_interpreter_ends(slow: Any) -> None:
+    process = slow("impatient")
+    process.says("activated")
+    process.signal(signal.SIGINT)
     assert process.wait() == 0
 
 
