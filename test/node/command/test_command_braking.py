@@ -25,7 +25,7 @@ CHANGE = 0.00025  # a tick, each tick: 0.1 rad/s2
     "end",
     [
         lambda world, process, change: world.enable(False),
-        lambda world, process, change: change(Transition.TRANSITION_DEACTIVATE),
+        lambda world, process, change: change(Transition.TRANSITION_DEACTIVATE) and process.signal(signal.SIGINT),
         lambda world, process, change: process.signal(signal.SIGINT),
     ],
     ids=["e-stop", "deactivate", "SIGINT"],
@@ -52,7 +52,6 @@ def test_the_arm_slows_down_within_its_acceleration_and_then_nothing_is_sent(
     if world.reason() == "disabled":
         wait_until(lambda: len(world.ticks) > ticks + 3)
     else:
-        process.signal(signal.SIGINT)
         assert process.wait() == 0
     assert len(world.commands) == count
 
