@@ -8,7 +8,7 @@ from typing import Any
 
 from rclpy.node import Node
 
-UNKNOWN = "_NODE_NAME_UNKNOWN_"
+UNKNOWN_NODE = "_NODE_NAME_UNKNOWN_"
 """What the middleware calls a node whose publisher it knows of, but not yet, or no longer, its name."""
 _UNNAMED = "a node whose name has not come yet"
 
@@ -36,7 +36,7 @@ class RivalPublishers:
         return ", ".join(sorted(set(nodes)))
 
     def _name(self, info: Any) -> str:
-        if info.node_name == UNKNOWN:
+        if info.node_name == UNKNOWN_NODE:
             return self._names.get(tuple(info.endpoint_gid), _UNNAMED)
         return _quoted(info.node_namespace, info.node_name)
 

@@ -13,7 +13,7 @@ from rclpy.node import Node
 from rclpy.qos import QoSCompatibility, QoSProfile, qos_check_compatible
 
 from flashrt_ros.node.recorder_topics import type_name
-from flashrt_ros.node.rival_publishers import UNKNOWN
+from flashrt_ros.node.rival_publishers import UNKNOWN_NODE
 
 
 class TopicWatch:
@@ -33,7 +33,7 @@ class TopicWatch:
         trouble = self._absence(name) if not publishers else ""
         for publisher in publishers:
             sender = f"{publisher.node_namespace.rstrip('/')}/{publisher.node_name}"
-            if publisher.node_name != UNKNOWN or name not in self._known:
+            if publisher.node_name != UNKNOWN_NODE or name not in self._known:
                 self._known[name] = sender
             if publisher.topic_type != type_name(kind):
                 trouble = f"{sender} publishes {publisher.topic_type}, expected is {type_name(kind)}"

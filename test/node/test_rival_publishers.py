@@ -12,7 +12,7 @@ import rclpy
 from rclpy.node import Node
 from std_msgs.msg import Bool
 
-from flashrt_ros.node.rival_publishers import UNKNOWN, RivalPublishers
+from flashrt_ros.node.rival_publishers import UNKNOWN_NODE, RivalPublishers
 
 
 @pytest.fixture
@@ -45,13 +45,13 @@ def test_other_nodes_are_named_and_one_of_the_same_name_is_another(make: Any, wa
 def test_a_node_whose_name_comes_behind_its_publisher_and_goes_before_it_is_named_all_the_same() -> None:
     own, rival = (
         SimpleNamespace(node_name=name, node_namespace="/", endpoint_gid=[number])
-        for number, name in enumerate(("command", UNKNOWN))
+        for number, name in enumerate(("command", UNKNOWN_NODE))
     )
     graph: Any = SimpleNamespace(get_name=lambda: "command", get_namespace=lambda: "/")
     graph.count_publishers = lambda topic: 2
     graph.get_publishers_info_by_topic = lambda topic: [own, rival]
     rivals = RivalPublishers(graph, SimpleNamespace(topic_name="/joint_command"))
     assert rivals.names() == "a node whose name has not come yet"
-    for name in ("teleop", UNKNOWN):
+    for name in ("teleop", UNKNOWN_NODE):
         rival.node_name = name
         assert rivals.names() == "'/teleop'"

@@ -10,7 +10,7 @@ from rclpy.duration import Duration
 from rclpy.qos import LivelinessPolicy, QoSProfile, ReliabilityPolicy
 from std_msgs.msg import Bool
 
-from flashrt_ros.node.rival_publishers import UNKNOWN
+from flashrt_ros.node.rival_publishers import UNKNOWN_NODE
 from flashrt_ros.node.topic_watch import TopicWatch
 
 BEST_EFFORT = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT, liveliness=LivelinessPolicy.AUTOMATIC)
@@ -94,7 +94,7 @@ def test_one_that_has_not_come_is_not_warned_of_and_one_that_went_is_and_is_coun
 def test_one_whose_name_goes_before_it_is_named_when_it_has_gone(graph: Graph) -> None:
     graph.add(BEST_EFFORT)
     assert graph.look() == ""
-    graph.publishers[0].node_name = UNKNOWN
+    graph.publishers[0].node_name = UNKNOWN_NODE
     assert graph.look() == ""
     graph.publishers.clear()
     assert graph.look() == "no publisher any more; /left/camera was one"
