@@ -15,7 +15,7 @@ def lives(process: int) -> bool:
     """Whether it runs; one that waits to be reaped by whoever adopted it does not."""
     try:
         return _state_and_parent(process)[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # it was gone before, or between opening and reading
         return False
 
 
