@@ -179,6 +179,11 @@ class Client:
         until(followed, "the closed gate")
         self._node.destroy_publisher(forged)
 
+    def dropped(self) -> int:
+        """How many chunks of another epoch command_node has dropped, by a report that it made in the newest one."""
+        until(lambda: self.figure("command: gate", "epoch") == str(self.state.epoch), "a report")
+        return int(self.figure("command: execution", "dropped, another epoch") or 0)
+
     def figure(self, status: str, key: str) -> str:
         """A value of the newest diagnostics; empty: not there."""
         return self._statuses.get(status, {}).get(key, "")

@@ -69,10 +69,10 @@ def test_a_chunk_that_is_late_for_a_reset_is_dropped_by_its_epoch_and_counted(cl
     assert client.call("reset").error_code == ErrorCode.NONE
     client.move()
     assert {chunk.epoch for chunk in client.chunks[chunks:]} == {client.state.epoch}
-    counted = int(client.figure("command: execution", "dropped, another epoch") or 0)
+    counted = client.dropped()
     late.chunk_id += 1
     client.publish_chunk(late)
-    until(lambda: client.figure("command: execution", "dropped, another epoch") == str(counted + 1), "the count")
+    until(lambda: client.dropped() == counted + 1, "the count")
     ran = {tick.chunk_id for tick in client.ticks if tick.active and tick.epoch == client.state.epoch}
     assert ran <= {chunk.chunk_id for chunk in client.chunks if chunk.epoch == client.state.epoch}
 
