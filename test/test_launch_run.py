@@ -142,7 +142,8 @@ def test_policy_launch_activates_respawns_and_ends(
         os.kill(launched.pids("policy_node")[-1], signal.SIGKILL)
         wait_for(lambda: len(launched.pids("policy_node")) == 2, 30, launched.output)
         wait_for(lambda: active("policy"), 60, launched.output)
-        assert active("command")
+        wait_for(lambda: active("command"), 60, launched.output)
+        assert len(launched.pids("command_node")) == 1
     finally:
         node.destroy_node()
         rclpy.shutdown(context=context)

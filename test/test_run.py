@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+BYTECODE = "__pycache__"
+"""Not to be copied: what runs beside this file writes there."""
 
 
 @pytest.fixture
@@ -20,7 +22,7 @@ def checkout(tmp_path: Path) -> Path:
     """What ./run needs to prepare an environment, in a folder without one."""
     copy = tmp_path / "checkout"
     for folder in ("scripts", "requirements", "flashrt_interfaces"):
-        shutil.copytree(ROOT / folder, copy / folder)
+        shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns(BYTECODE))
     shutil.copy2(ROOT / "run", copy)
     return copy
 
@@ -71,7 +73,8 @@ def test_help_names_commands_and_variables() -> None:
     ],
 )
 def test_help_needs_no_environment(checkout: Path, bare: Path, command: str, named: str) -> None:
-    shutil.copytree(ROOT / "flashrt_ros", checkout / "flashrt_ros", ignore=shutil.ignore_patterns("weights", "*.cu"))
+    left_out = shutil.ignore_patterns("weights", "*.cu", BYTECODE)
+    shutil.copytree(ROOT / "flashrt_ros", checkout / "flashrt_ros", ignore=left_out)
     done = run(checkout, *command.split(), PATH=str(bare))
     assert done.returncode == 0, done.stderr
     assert "usage: " in done.stdout

@@ -22,6 +22,7 @@ from flashrt_ros.node.behaviours import ServiceBehaviour
 from flashrt_ros.node.interfaces import srv
 
 _ATTEMPT_LIMIT = 3.0  # s that a node which starts by itself may answer without having begun
+_ANSWER_LIMIT = 2.0  # s; an answer to a client that its server has not found yet is lost
 
 
 class Do(Behaviour):
@@ -70,7 +71,10 @@ class Poll(ServiceBehaviour):
         """Return what an answer lacks; empty: nothing."""
 
     def update(self) -> Status:
-        """Ask, or look at the answer."""
+        """Ask, again where no answer comes, or look at the answer."""
+        asked = self._future is not None and not self._future.done()
+        if asked and time.monotonic() - self._sent > _ANSWER_LIMIT:
+            self._forget_request()
         status = super().update()
         if status != Status.SUCCESS:
             return status

@@ -93,9 +93,7 @@ class ServiceBehaviour(Behaviour):
 
     def terminate(self, new_status: Status) -> None:
         """Forget a request without a response; the server may still do what it asks."""
-        if self._future is not None and self._client is not None:
-            self._client.remove_pending_request(self._future)
-        self._future = None
+        self._forget_request()
 
     def shutdown(self) -> None:
         """Destroy the client."""
@@ -112,6 +110,11 @@ class ServiceBehaviour(Behaviour):
             return self._failed(trouble)
         self.feedback_message = f"{self.service} took {self.round_trip * 1e3:.1f} ms"
         return Status.SUCCESS
+
+    def _forget_request(self) -> None:
+        if self._future is not None and self._client is not None:
+            self._client.remove_pending_request(self._future)
+        self._future = None
 
     def _failed(self, message: str) -> Status:
         self.feedback_message = message

@@ -58,8 +58,12 @@ class RobotProcess:
         return self.process.wait(PATIENCE)
 
     def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
+        """End it well: one that is killed is still there for those who look for the robot of the next test."""
+        self.process.terminate()
+        try:
+            self.process.wait(PATIENCE)
+        finally:
+            self.process.kill()
 
 
 class Observer:
@@ -104,7 +108,7 @@ class Observer:
 
         return keep
 
-    def until(self, condition: Callable[[], bool], what: str) -> None:
+    def until(self, condition: Callable[[], object], what: str) -> None:
         deadline = time.monotonic() + PATIENCE
         while not condition():
             assert time.monotonic() < deadline, f"waited in vain for {what}"
@@ -118,8 +122,12 @@ class Observer:
     def first_tick(self) -> int:
         self.until(lambda: bool(self.clocks), "a tick")
         self.tick(self.clocks[0])
-        self.until(lambda: self.commands.get_subscription_count() > 0, "the robot's subscription")
+        self.until_heard()
         return self.clocks[0]
+
+    def until_heard(self) -> None:
+        """Wait until commands reach the robot."""
+        self.until(lambda: self.commands.get_subscription_count() > 0, "the robot's subscription")
 
     def command(self, stamp: int, positions: list[float], names: tuple[str, ...] = JOINTS) -> None:
         message = JointState(name=list(names), position=positions)

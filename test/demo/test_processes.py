@@ -20,6 +20,7 @@ PATIENCE = 10.0  # s
 TELL = "import os, signal, subprocess, sys, time; print('pid', os.getpid(), flush=True); "
 WAIT = "time.sleep(60)"
 STUBBORN = "signal.signal(signal.SIGINT, signal.SIG_IGN); print('ready', flush=True); "
+POLITE = "signal.signal(signal.SIGINT, lambda *_: sys.exit(0)); print('ready', flush=True); "
 
 
 def python(code: str) -> list[str]:
@@ -88,14 +89,17 @@ def test_a_signal_while_they_end_spares_none(tmp_path: Path, monkeypatch: pytest
 def test_what_ignores_the_signal_is_killed_and_told(tmp_path: Path) -> None:
     with Processes(tmp_path, grace=0.2) as processes:
         processes.start("stubborn", python(STUBBORN + WAIT))
-        processes.start(
-            "polite",
-            python("signal.signal(signal.SIGINT, lambda *_: sys.exit(0)); print('ready', flush=True); " + WAIT),
-        )
-        until(lambda: all("ready" in processes.log(name).read_text() for name in ("stubborn", "polite")))
+        until(lambda: "ready" in processes.log("stubborn").read_text())
         (bad,) = processes.stop()
     assert str(bad) == "stubborn was killed by SIGKILL"
     assert not lives(pids(bad.log)[0])
+
+
+def test_what_follows_the_signal_is_not_told(tmp_path: Path) -> None:
+    with Processes(tmp_path, grace=PATIENCE) as processes:
+        processes.start("polite", python(POLITE + WAIT))
+        until(lambda: "ready" in processes.log("polite").read_text())
+        assert processes.stop() == []
 
 
 def test_one_that_ends_is_noticed_with_its_log(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from py_trees.common import Status
+from rclpy.task import Future
 
 from flashrt_ros.demo.steps import Active, Do, Wait
 
@@ -48,3 +49,25 @@ def test_a_node_that_stays_unconfigured_has_failed(monkeypatch: pytest.MonkeyPat
     assert active.judge(SimpleNamespace(current_state=SimpleNamespace(label="unconfigured"))) == (
         "policy could not be configured"
     )
+
+
+def test_a_question_whose_answer_was_lost_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    asked: list[Future] = []
+    client = SimpleNamespace(
+        service_is_ready=lambda: True,
+        call_async=lambda request: asked.append(Future()) or asked[-1],
+        remove_pending_request=lambda future: future.cancel(),
+    )
+    active = Active("policy", time_limit=90.0)
+    active.setup(node=SimpleNamespace(create_client=lambda kind, service: client))
+    for seconds in (1.0, 1.0, 1.0):
+        active.tick_once()
+        now += seconds
+    assert len(asked) == 1
+    active.tick_once()
+    assert [future.cancelled() for future in asked] == [True, False]
+    asked[1].set_result(SimpleNamespace(current_state=SimpleNamespace(label="active")))
+    active.tick_once()
+    assert active.status == Status.SUCCESS

@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 VIEWS = ("front", "wrist")
 RATE = 10.0
 HEARTBEAT_TIMEOUT = 1.5  # s; longer than a busy machine keeps a node from a processor
+MAX_AGE = 1.0  # s, of what is observed; likewise, since whoever is kept from a processor for longer stops the arm
 BUDGET_MIB = 24
 PATIENCE = 30.0  # s; far beyond what anything here takes
 
@@ -31,7 +32,6 @@ else:
     import yaml
     from diagnostic_msgs.msg import DiagnosticArray
     from goal import Goal
-    from rclpy.duration import Duration
     from rclpy.node import Node
     from sensor_msgs.msg import Image, JointState
     from spinning import spinning
@@ -40,6 +40,7 @@ else:
     from flashrt_ros.node import qos
     from flashrt_ros.node.action_client import ThreadSafeActionClient
     from flashrt_ros.node.interfaces import action, msg, srv
+    from flashrt_ros.node.stamps import to_nanoseconds
 
 
 def until(condition: Callable[[], Any], what: object = "", timeout: float = PATIENCE) -> Any:
@@ -53,7 +54,7 @@ class Robot:
     Attributes:
         shown: the inputs that are published; taking one out withholds it.
         spoil: changes a message before it is published, by input.
-        commands: receive time (s of `time.time`) and positions of each.
+        commands: stamp (ns) and positions of each.
     """
 
     def __init__(self, node: Node) -> None:
@@ -61,7 +62,7 @@ class Robot:
         self.shown = {"state", *VIEWS}
         self.spoil: dict[str, Callable[[Any], None]] = {}
         self.positions = dict.fromkeys(JOINTS, 0.1)
-        self.commands: list[tuple[float, dict[str, float]]] = []
+        self.commands: list[tuple[int, dict[str, float]]] = []
         self._states = node.create_publisher(JointState, "joint_states", qos.input_qos("reliable"))
         self._images = {
             view: node.create_publisher(Image, f"camera/{view}/image_raw", qos.input_qos("reliable")) for view in VIEWS
@@ -72,7 +73,7 @@ class Robot:
 
     def _on_command(self, command: JointState) -> None:
         self.positions = dict(zip(command.name, command.position, strict=True))
-        self.commands.append((time.time(), self.positions))
+        self.commands.append((to_nanoseconds(command.header.stamp), self.positions))
 
     def _show_joints(self) -> None:
         self._show("state", self._states, JointState(name=list(self.positions), position=list(self.positions.values())))
@@ -150,6 +151,10 @@ class Client:
         assert not run.done(), run.result()
         return run
 
+    def rest(self) -> None:
+        """Wait for a tick of the newest epoch: by then all is here that was sent before its gate closed."""
+        until(lambda: self.ticks and self.ticks[-1].epoch == self.state.epoch == self.gate.epoch, "a tick at rest")
+
     def digest(self, name: str) -> str:
         """The sha256 of a new capsule of the live state."""
         assert self.call("snapshot", name=name).error_code == 0
@@ -163,19 +168,21 @@ class Client:
         """Publish a chunk as if it came from policy_node."""
         self._chunks.publish(chunk)
 
-    def publish_state(self, state: msg.PolicyState) -> None:
-        """Publish a state as if it came from policy_node; nothing of it is left for those who join later."""
+    def publish_held(self, state: msg.PolicyState) -> None:
+        """Publish a state as if it came from policy_node, until command_node has closed the gate at it."""
         forged = self._node.create_publisher(msg.PolicyState, "policy/state", qos.LATCHED)
-        until(lambda: forged.get_subscription_count() >= 2, "command_node to hear it")
 
-        def heard() -> bool:
-            forged.publish(state)  # again and again: what is sent while peers still find each other can be lost
-            return state in self.states
+        def followed() -> bool:
+            forged.publish(state)  # again and again: one that policy_node publishes meanwhile takes its place
+            return not self.gate.open
 
-        until(heard, "the state")
-        # A publisher that goes takes along what others have not received yet. Asked for long, this keeps the GIL.
-        until(lambda: forged.wait_for_all_acked(Duration()), "command_node to receive it")
+        until(followed, "the closed gate")
         self._node.destroy_publisher(forged)
+
+    def dropped(self) -> int:
+        """How many chunks of another epoch command_node has dropped, by a report that it made in the newest one."""
+        until(lambda: self.figure("command: gate", "epoch") == str(self.state.epoch), "a report")
+        return int(self.figure("command: execution", "dropped, another epoch") or 0)
 
     def figure(self, status: str, key: str) -> str:
         """A value of the newest diagnostics; empty: not there."""
@@ -266,6 +273,9 @@ def contract(tmp_path_factory: pytest.TempPathFactory) -> Path:
     del values["lockstep"]
     values["action"] |= {"rate": RATE, "threshold": 10}
     values["heartbeat_timeout"] = HEARTBEAT_TIMEOUT
+    observed = values["observation"]
+    for source in (observed["state"], *observed["images"].values()):
+        source["max_age"] = MAX_AGE
     path = tmp_path_factory.mktemp("contract") / "contract.yaml"
     path.write_text(yaml.safe_dump(values))
     return path
@@ -275,6 +285,12 @@ def contract(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def heartbeat_timeout() -> float:
     """Of the contract, in s."""
     return HEARTBEAT_TIMEOUT
+
+
+@pytest.fixture
+def max_age() -> float:
+    """Of what is observed, in s."""
+    return MAX_AGE
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -53,7 +54,10 @@ VERBS: dict[str, Callable[[Any, str], object]] = {
 
 
 def closing_delay(client: Any, until: Any, saved: str, verb: str) -> float:
-    """Call a verb while an inference runs. Returns the seconds from the call to the closing of the gate."""
+    """Call a verb while an inference runs. Returns the seconds from the call to the closing of the gate.
+
+    Infinite: the inference was over before the verb came.
+    """
     client.move(start_from=saved)
     until_inference(client, until)
     epoch, chunks, called = client.gate.epoch, len(client.chunks), time.time()
@@ -61,7 +65,8 @@ def closing_delay(client: Any, until: Any, saved: str, verb: str) -> float:
     closed = until(lambda: next((gate for gate in client.gates if gate.epoch > epoch), None), "the closed gate")
     assert not closed.open
     assert getattr(answer, "error_code", ErrorCode.NONE) == ErrorCode.NONE
-    assert all(chunk.epoch > epoch for chunk in client.chunks[chunks:]), "the inference was over before the verb came"
+    if any(chunk.epoch <= epoch for chunk in client.chunks[chunks:]):
+        return math.inf
     return to_nanoseconds(closed.closed_at) * 1e-9 - called
 
 
@@ -95,12 +100,12 @@ def test_a_canceled_goal_closes_the_gate_and_a_chunk_of_an_older_epoch_is_droppe
     old = until(lambda: client.chunks and client.chunks[-1], "a chunk")
     run.cancel()
     assert run.result().reason == "canceled"
-    assert not client.gate.open
+    until(lambda: not client.gate.open, "the closed gate")
     client.move()
-    before = int(client.figure("command: execution", "dropped, another epoch") or 0)
+    before = client.dropped()
     old.chunk_id += 1000
     client.publish_chunk(old)
-    until(lambda: client.figure("command: execution", "dropped, another epoch") == str(before + 1), "the count")
+    until(lambda: client.dropped() == before + 1, "the count")
     assert client.gate.open
     assert all(tick.chunk_id < old.chunk_id for tick in client.ticks)
 
@@ -109,6 +114,7 @@ def test_nothing_moves_before_a_new_whole_observation(client: Any, robot: Any, u
     robot.shown.discard("wrist")
     try:
         assert client.call("restore", name=saved).error_code == ErrorCode.NONE
+        client.rest()
         closed_at, ticks, commands = client.gate.closed_at, len(client.ticks), len(robot.commands)
         result = client.run().result()
     finally:
@@ -129,11 +135,12 @@ def test_a_start_too_far_from_the_measured_joints_ends_the_goal_and_nothing_move
 ) -> None:
     """Somebody pushes the arm, so that it is elsewhere when the chunk comes."""
     assert client.call("reset").error_code == ErrorCode.NONE
+    client.rest()
     commands, began = len(robot.commands), time.time()
 
     def push(state: Any) -> None:
         joint = state.name.index("shoulder_pan")
-        state.position[joint] += 3.0 * min(time.time() - began, 1.0) - 1.5
+        state.position[joint] += 2.0 * min(time.time() - began, 1.5) - 1.5  # within its limits
 
     robot.spoil["state"] = push
     try:
@@ -183,7 +190,7 @@ def test_a_forged_chunk_id_leaves_no_goal_hanging(client: Any, until: Any, saved
 def test_a_forged_held_leaves_no_goal_hanging(client: Any, until: Any, saved: str) -> None:
     run = client.move(start_from=saved)
     state = client.state
-    client.publish_state(PolicyState(epoch=state.epoch, state=PolicyState.HELD, reason="forged"))
+    client.publish_held(PolicyState(epoch=state.epoch, state=PolicyState.HELD, reason="forged"))
     until(run.done, "the end of the goal")
-    assert run.result().reason == "held"
+    assert run.result().reason in ("held", "spent")  # the latter where policy_node has said RUNNING behind it
     client.move(start_from=saved)
