@@ -52,7 +52,7 @@ class Client:
 
     def __init__(self, node: Node) -> None:
         self.plugged_in = True
-        self.steps = 0
+        self.tick = (0, 0)  # epoch and steps
         self._node = node
         self._relay = node.create_publisher(Image, "relay/front", qos.input_qos("reliable"))
         node.create_subscription(Image, "camera/front/image_raw", self._on_image, qos.input_qos("reliable"))
@@ -85,7 +85,7 @@ class Client:
             self._relay.publish(image)
 
     def _on_executed(self, tick: msg.Executed) -> None:
-        self.steps = tick.steps
+        self.tick = (tick.epoch, tick.steps)
 
 
 def until(condition: Callable[[], Any], what: str) -> Any:
@@ -153,9 +153,14 @@ def episode(client: Client) -> None:
 
 def lose_the_camera(client: Client) -> Any:
     """Unplug the camera while the arm moves."""
-    client.steps = 0
+    before, _ = client.tick
     ended = client.start(step_limit=10 * STEPS)
-    until(lambda: client.steps >= 3, "motion")
+
+    def moves() -> bool:
+        epoch, steps = client.tick
+        return epoch > before and steps >= 3
+
+    until(moves, "motion")
     client.plugged_in = False
     return ended()
 
