@@ -26,6 +26,7 @@ from rclpy.task import Future
 from flashrt_ros.node import qos
 from flashrt_ros.node.interfaces import action, msg, srv
 from flashrt_ros.node.stamps import to_nanoseconds
+from flashrt_ros.tools.acquaint import until_known
 
 CALL_PERIOD = 0.05
 RUN_PERIOD = 1.0
@@ -54,8 +55,7 @@ class Client:
     def service(self, kind: Any, name: str) -> Callable[[Any], Any]:
         """Return a function that calls a service of policy_node, and notes its round trip under the name."""
         client = self.node.create_client(kind, f"policy/{name}")
-        if not client.wait_for_service(_PATIENCE):
-            raise TimeoutError(f"policy/{name} is not there")
+        until_known(client, kind.Request(), self._spin_until, _PATIENCE)  # without a name or seeds: refused, or a list
 
         def call(request: Any) -> Any:
             called = time.time()
@@ -83,6 +83,11 @@ class Client:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"waited {_PATIENCE:g} s for {what}")
             self._spin(_SIGNAL_INTERVAL)
+
+    def _spin_until(self, future: Future, seconds: float) -> None:
+        due = time.monotonic() + seconds
+        while not future.done() and (left := due - time.monotonic()) > 0:
+            self._spin(left)
 
     def pause(self, due: float) -> None:
         """Spin until `due` (of `time.monotonic`)."""

@@ -18,7 +18,6 @@ from lifecycle_msgs.msg import Transition
 from sensor_msgs.msg import JointState
 
 from flashrt_ros.node import qos
-from flashrt_ros.node.interfaces import srv
 from flashrt_ros.tools.soak.client import VICTIMS
 from flashrt_ros.tools.soak.link import VIEWS
 from flashrt_ros.tools.soak.rig import Rig, StuckError
@@ -208,7 +207,7 @@ def client_dies(rig: Rig, chance: random.Random) -> Iterator[Expected]:
     if what == "restore":
         yield _closes(rig, _period(rig), "held")
     else:
-        rig.call(srv.ListCapsules, "policy/list_capsules", _ANSWER)
+        rig.call("policy/list_capsules", _ANSWER)
         yield Expected("others are served", _ANSWER, lambda: True, stops=False)
 
 
