@@ -40,7 +40,8 @@ class Expected:
         bound: seconds from the fault within which it must be so.
         holds: whether it is.
         stops: the arm is held then, and nothing is commanded from then on.
-        anywhere: it is held where it is measured, or told nothing if that is not known; else where it was sent last.
+        anywhere: it is held where it is measured, or told nothing if that is not known, as after any pause of
+            command_node; else where it was sent last.
         since: when the fault was there, s of `time.monotonic`.
     """
 
@@ -56,10 +57,10 @@ Fault = Callable[[Rig, random.Random], AbstractContextManager[Expected]]
 
 
 def _closes(rig: Rig, bound: float, *tokens: str) -> Expected:
-    """The gate closes, for one of these reasons."""
+    """The gate closes, for one of these reasons, or because a busy machine let command_node stand still before."""
     watch = rig.watch
     what = f"a closed gate: {' or '.join(tokens)}"
-    return Expected(what, bound, lambda: not watch.gate.open and watch.token in tokens)
+    return Expected(what, bound, lambda: not watch.gate.open and (watch.token in tokens or watch.paused))
 
 
 def _period(rig: Rig) -> float:
