@@ -101,7 +101,7 @@ class CapsuleKeeper:
             self._writer.use(name)
             return ""
         began = time.perf_counter()
-        capsule = next((waiting for waiting in self._writer.waiting() if waiting.name == name), None)
+        capsule = next((coming for coming in self._writer.coming() if coming.name == name), None)
         if capsule is None and self._writer.file(name) is None:
             self.store.get(name)  # says why there is none
         if capsule is None:

@@ -62,10 +62,11 @@ class CapsuleTiers:
     def list(self) -> list[Held]:
         """Every capsule: those in memory, the least recently used first, then those on the disk, the newest first."""
         memory = self._store.list()
-        waiting = [capsule for capsule in self._writer.waiting() if capsule.name not in self._store]
-        names = {capsule.name for capsule in (*memory, *waiting)}
+        names = {capsule.name for capsule in memory}
+        coming = [capsule for capsule in self._writer.coming() if capsule.name not in names]
+        names |= {capsule.name for capsule in coming}
         files = [kept.info for kept in self._writer.files() if kept.info.name not in names]
-        return [*map(self.of, (*memory, *waiting)), *map(self._on_disk, files)]
+        return [*map(self.of, (*memory, *coming)), *map(self._on_disk, files)]
 
     def of(self, capsule: Capsule) -> Held:
         """What is to be said of a capsule that is in memory, or was a moment ago."""
@@ -76,7 +77,7 @@ class CapsuleTiers:
 
     def on_disk(self, name: str) -> bool:
         """Whether the folder has a file of that name, or soon has; one that is being deleted does not count."""
-        return self._writer.file(name) is not None or self._writer.is_coming(name)
+        return self._writer.is_coming(name) or self._writer.file(name) is not None
 
     def check_new(self, name: str) -> None:
         """Raise DUPLICATE_NAME if a capsule of that name lies on the disk alone; the store knows its own."""

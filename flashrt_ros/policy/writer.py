@@ -60,7 +60,7 @@ class CapsuleWriter:
         self._lock = threading.Lock()
         self._closed = False
         self._waiting: dict[str, tuple[Capsule, Future[Path]]] = {}
-        self._writing = ""
+        self._writing: Capsule | None = None
         self._leaving: set[str] = set()
         self._durable: set[str] = set()
         self._following: Future[Boundary] | None = None
@@ -135,17 +135,26 @@ class CapsuleWriter:
         """The readable file of a capsule, unless it is about to be removed."""
         return None if name in self._leaving else self._folder.index.get(name)
 
-    def waiting(self) -> list[Capsule]:
-        """The capsules that wait for the disk."""
+    def coming(self) -> list[Capsule]:
+        """The capsules that there will be files of: the one that is being written, and those that wait for the disk.
+
+        Ask for these before the files: what has been written meanwhile is a file then.
+        """
         with self._lock:
-            return [capsule for capsule, _ in self._waiting.values()]
+            writing = {} if self._writing is None else {self._writing.name: self._writing}
+            coming = writing | {name: capsule for name, (capsule, _) in self._waiting.items()}
+            return [capsule for name, capsule in coming.items() if name not in self._leaving]
 
     def is_pending(self, name: str) -> bool:
         """Whether a capsule of that name waits for the disk or is being written."""
-        return name in self._waiting or name == self._writing
+        with self._lock:
+            return name in self._waiting or (self._writing is not None and self._writing.name == name)
 
     def is_coming(self, name: str) -> bool:
-        """Whether there will be a file of that name; one that is removed as soon as it is written does not count."""
+        """Whether there will be a file of that name; one that is removed as soon as it is written does not count.
+
+        As with `coming`, ask for this before the file.
+        """
         return self.is_pending(name) and name not in self._leaving
 
     def is_pinned(self, name: str) -> bool:
@@ -185,13 +194,13 @@ class CapsuleWriter:
             # Another one may have overtaken this one just before it could be cancelled.
             if self._waiting.get(capsule.name, (None,))[0] is capsule:
                 del self._waiting[capsule.name]
-            self._writing = capsule.name
+            self._writing = capsule
         try:
             self._log.remove_given_up()
             path = self._folder.write(capsule, self._buffers, self._is_pinned)
             self._mark_durable(capsule.name)
         finally:
-            self._writing = ""
+            self._writing = None
         return path
 
     def _read(self, name: str, foreign: bool) -> Capsule:

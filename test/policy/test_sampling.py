@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -234,16 +235,28 @@ def test_no_state_is_declared_for_it(policy: Policy) -> None:
 
 
 def test_on_the_device_thread_verbs_come_first_and_cancel_nothing(policy: Policy, seen: list[Observation]) -> None:
-    worker = Worker()
-    session = Session(policy, between_stages=worker.between_stages)
+    worker, stage, asked = Worker(), threading.Event(), threading.Event()
+
+    def between_stages() -> None:
+        stage.set()
+        assert asked.wait(10)
+        worker.between_stages()
+
+    asked.set()
+    session = Session(policy, between_stages=between_stages)
     try:
         worker.submit(lambda: session.begin("press the red button", seed=7)).result(10)
         worker.submit(lambda: session.observe(seen[0])).result(10)
         alone = worker.submit_idle(session.sampling([1])).result(10)
-        many = worker.submit_idle(session.sampling(list(range(50))))
-        verb = worker.preempt(lambda: session.snapshot("meanwhile"))
-        assert verb.result(10).capsule is not None
-        assert not many.done(), "the verb has waited for the samples"
+        stage.clear()
+        asked.clear()
+        many = worker.submit_idle(session.sampling([0, 1]))
+        assert stage.wait(10)
+        verb = worker.preempt(lambda: (session.snapshot("meanwhile").capsule, many.done()))
+        asked.set()
+        capsule, has_waited = verb.result(10)
+        assert capsule is not None
+        assert not has_waited, "the verb has waited for the samples"
         samples = many.result(20)
         assert samples[1].actions.tobytes() == alone[0].actions.tobytes()
     finally:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from flashrt_ros.policy.folder_index import Kept
 from flashrt_ros.policy.store import CapsuleStore
 from flashrt_ros.policy.tiers import CapsuleTiers, Tier
 from flashrt_ros.policy.writer import CapsuleWriter
@@ -116,7 +117,7 @@ def test_drop_takes_it_from_every_tier_also_one_that_waits_for_the_disk(
     tiers.drop("waiting")
     assert unwritten.cancelled()
     assert tiers.drop("c") == waiting.nbytes
-    assert [name for name, _, _ in told(tiers)] == ["b"]
+    assert told(tiers) == [("b", Tier.HOST, False), ("running", Tier.DISK, False)]
     released.set()
     assert writer.flush(SECONDS)
     assert sorted(path.name for path in tmp_path.glob("[!.]*")) == ["running.safetensors"]
@@ -142,6 +143,52 @@ def test_drop_takes_one_that_is_being_written_too(
     assert writer.flush(SECONDS)
     assert told(tiers) == []
     assert list(tmp_path.glob("[!.]*")) == []
+
+
+def test_drop_takes_one_whose_write_ends_meanwhile(
+    store: CapsuleStore,
+    writer: CapsuleWriter,
+    tiers: CapsuleTiers,
+    make_capsule,
+    slow_disk: tuple[threading.Event, threading.Event],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reached, released = slow_disk
+    capsule, look = make_capsule(name="running"), writer.file
+
+    def file(name: str) -> Kept | None:
+        found = look(name)
+        released.set()
+        assert writer.flush(SECONDS)
+        return found
+
+    monkeypatch.setattr(writer, "file", file)
+    store.add(capsule)
+    writer.write(capsule)
+    assert reached.wait(SECONDS)
+    tiers.drop("running")
+    released.set()
+    assert writer.flush(SECONDS)
+    assert list(tmp_path.glob("[!.]*")) == []
+
+
+def test_one_that_leaves_memory_meanwhile_is_listed_once(
+    store: CapsuleStore,
+    writer: CapsuleWriter,
+    tiers: CapsuleTiers,
+    make_capsule,
+    slow_disk: tuple[threading.Event, threading.Event],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reached, released = slow_disk
+    capsule, coming = make_capsule(name="a"), writer.coming
+    store.add(capsule)
+    writer.write(capsule)
+    assert reached.wait(SECONDS)
+    monkeypatch.setattr(writer, "coming", lambda: [store.drop("a"), coming()][1])
+    assert [name for name, _, _ in told(tiers)] == ["a"]
+    released.set()
 
 
 def test_a_foreign_one_says_why_and_device_memory_is_a_tier(

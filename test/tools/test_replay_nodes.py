@@ -22,6 +22,7 @@ rclpy = pytest.importorskip("rclpy")
 pytest.importorskip("mujoco")
 
 from goal import Goal  # noqa: E402
+from policy_client import Client as PolicyClient  # noqa: E402
 from rclpy.node import Node  # noqa: E402
 from sensor_msgs.msg import Image  # noqa: E402
 from spinning import spinning  # noqa: E402
@@ -29,7 +30,7 @@ from spinning import spinning  # noqa: E402
 from flashrt_ros.demo.processes import Processes  # noqa: E402
 from flashrt_ros.node import qos  # noqa: E402
 from flashrt_ros.node.action_client import ThreadSafeActionClient  # noqa: E402
-from flashrt_ros.node.interfaces import action, msg, srv  # noqa: E402
+from flashrt_ros.node.interfaces import action, msg  # noqa: E402
 
 TASK, OTHER = "press the red button", "press the blue button"
 STEPS = 20
@@ -52,8 +53,8 @@ class Client:
 
     def __init__(self, node: Node) -> None:
         self.plugged_in = True
-        self.steps = 0
-        self._node = node
+        self.tick = (0, 0)  # epoch and steps
+        self._policy = PolicyClient(node)
         self._relay = node.create_publisher(Image, "relay/front", qos.input_qos("reliable"))
         node.create_subscription(Image, "camera/front/image_raw", self._on_image, qos.input_qos("reliable"))
         node.create_subscription(msg.Executed, "command/executed", self._on_executed, qos.EXECUTED)
@@ -69,23 +70,16 @@ class Client:
 
     def call(self, service: str, **fields: Any) -> Any:
         """Call a service of policy_node that must not refuse."""
-        kind = getattr(srv, "".join(word.title() for word in service.split("_")))
-        client = self._node.create_client(kind, f"policy/{service}")
-        assert client.wait_for_service(PATIENCE)
-        response = self._wait(client.call_async(kind.Request(**fields)))
+        response = self._policy.call(service, PATIENCE, **fields)
         assert response.error_code == 0, response.error_msg
         return response
-
-    def _wait(self, future: Any) -> Any:
-        until(future.done, "an answer")
-        return future.result()
 
     def _on_image(self, image: Image) -> None:
         if self.plugged_in:
             self._relay.publish(image)
 
     def _on_executed(self, tick: msg.Executed) -> None:
-        self.steps = tick.steps
+        self.tick = (tick.epoch, tick.steps)
 
 
 def until(condition: Callable[[], Any], what: str) -> Any:
@@ -153,9 +147,14 @@ def episode(client: Client) -> None:
 
 def lose_the_camera(client: Client) -> Any:
     """Unplug the camera while the arm moves."""
-    client.steps = 0
+    before, _ = client.tick
     ended = client.start(step_limit=10 * STEPS)
-    until(lambda: client.steps >= 3, "motion")
+
+    def moves() -> bool:
+        epoch, steps = client.tick
+        return epoch > before and steps >= 3
+
+    until(moves, "motion")
     client.plugged_in = False
     return ended()
 

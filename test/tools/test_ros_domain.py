@@ -88,9 +88,17 @@ time.sleep(600)
 """
 
 
+CLAIM_OF_ITS_OWN = """
+from flashrt_ros.tools import ros_domain
+
+ros_domain.DOMAINS = range(202, 204)  # nobody else takes it once it is free
+ros_domain.main()
+"""
+
+
 def test_a_node_that_outlives_its_program_keeps_the_domain(tmp_path: Path) -> None:
     taken = "import os; print(os.environ['ROS_DOMAIN_ID'], flush=True); "
-    command = [sys.executable, "-m", "flashrt_ros.tools.ros_domain", sys.executable, "-c", taken + STARTER]
+    command = [sys.executable, "-c", CLAIM_OF_ITS_OWN, sys.executable, "-c", taken + STARTER]
     with subprocess.Popen([*command, str(tmp_path)], stdout=subprocess.PIPE, text=True) as program:
         assert program.stdout is not None
         domain, node = program.stdout.readline().strip(), int(program.stdout.readline())

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A client of policy_node that notes how long its calls take: three call one service each, `runs` restores and runs.
 
-It goes on beyond the measured time, until SIGINT, so that the load lasts for as long as anything is measured.
+It goes on until SIGINT, so that the load lasts for as long as anything is measured.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ from rclpy.task import Future
 from flashrt_ros.node import qos
 from flashrt_ros.node.interfaces import action, msg, srv
 from flashrt_ros.node.stamps import to_nanoseconds
+from flashrt_ros.tools.acquaint import until_known
 
 CALL_PERIOD = 0.05
 RUN_PERIOD = 1.0
 ANCHOR = "anchor"
 _PATIENCE = 20.0
 _SIGNAL_INTERVAL = 0.1  # s; Python looks for signals when the executor has stopped waiting
-Times = dict[str, list[float]]
-"""Seconds, by what was measured."""
+Calls = dict[str, list[tuple[float, float]]]
+"""When each call was made (of `time.time`), and the seconds that it took, by what was measured."""
 
 
 class StoppedError(Exception):
@@ -41,24 +42,20 @@ class StoppedError(Exception):
 
 
 class Client:
-    """A node that this thread alone spins, and what it has measured since `begin`."""
+    """A node that this thread alone spins, and what it has measured."""
 
-    def __init__(self, name: str, begin: float, seconds: float) -> None:
-        """Measure from `begin` (of `time.time`) for `seconds`; what is called at another time is no figure."""
-        self.node = rclpy.create_node(name)
-        self.times: Times = {}
+    def __init__(self, role: str) -> None:
+        self.node = rclpy.create_node(node_name(role))
+        self.calls: Calls = {}
         self._executor = SingleThreadedExecutor()
         self._executor.add_node(self.node)
-        self._begin = begin
-        self._end = begin + seconds
         self._stopped = False
         signal.signal(signal.SIGINT, self._stop)
 
     def service(self, kind: Any, name: str) -> Callable[[Any], Any]:
         """Return a function that calls a service of policy_node, and notes its round trip under the name."""
         client = self.node.create_client(kind, f"policy/{name}")
-        if not client.wait_for_service(_PATIENCE):
-            raise TimeoutError(f"policy/{name} is not there")
+        until_known(client, kind.Request(), self._spin_until, _PATIENCE)  # without a name or seeds: refused, or a list
 
         def call(request: Any) -> Any:
             called = time.time()
@@ -72,8 +69,7 @@ class Client:
 
     def note(self, name: str, called: float, seconds: float) -> None:
         """Note a figure of a call made at `called` (of `time.time`)."""
-        if self._begin <= called <= self._end:
-            self.times.setdefault(name, []).append(seconds)
+        self.calls.setdefault(name, []).append((called, seconds))
 
     def wait(self, future: Future, what: str) -> Any:
         """Spin until a future is done and return its result."""
@@ -87,6 +83,11 @@ class Client:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"waited {_PATIENCE:g} s for {what}")
             self._spin(_SIGNAL_INTERVAL)
+
+    def _spin_until(self, future: Future, seconds: float) -> None:
+        due = time.monotonic() + seconds
+        while not future.done() and (left := due - time.monotonic()) > 0:
+            self._spin(left)
 
     def pause(self, due: float) -> None:
         """Spin until `due` (of `time.monotonic`)."""
@@ -105,6 +106,11 @@ class Client:
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         self._stopped = True
+
+
+def node_name(role: str) -> str:
+    """The name of a client's node."""
+    return f"bench_{role}"
 
 
 def snapshots(client: Client) -> None:
@@ -168,14 +174,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("role", choices=roles)
     parser.add_argument("output", type=Path)
-    parser.add_argument("--begin", type=float, required=True, help="when to begin to measure, s since the epoch")
-    parser.add_argument("--seconds", type=float, required=True, help="how long to measure")
     options = parser.parse_args()
     rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
-    client = Client(f"bench_{options.role}", options.begin, options.seconds)
+    client = Client(options.role)
     with contextlib.suppress(StoppedError):
         roles[options.role](client)
-    options.output.write_text(json.dumps(client.times))
+    options.output.write_text(json.dumps(client.calls))
     client.close()
     rclpy.try_shutdown()
     return 0

@@ -38,7 +38,7 @@ END_OF_FRAMES = "bench/end_of_frames"
 """The topic that ends them, so that what was published and what was delivered can be compared."""
 
 FRAMES = "robot: frames"
-"""The status that has how many were published, by the contract's key."""
+"""The status that has how many were published, by the contract's key; it comes once there are no more."""
 
 
 class BenchRobot(Node):
@@ -87,6 +87,8 @@ class BenchRobot(Node):
         self._over = True
 
     def _report(self) -> None:
+        if not self._over:
+            return
         values = [KeyValue(key=key, value=str(count)) for key, count in self._frames.items()]
         report = DiagnosticArray(status=[DiagnosticStatus(name=FRAMES, values=values)])
         report.header.stamp = self.get_clock().now().to_msg()

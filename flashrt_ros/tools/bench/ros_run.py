@@ -18,6 +18,7 @@ from rclpy.signals import SignalHandlerOptions
 from flashrt_ros.demo.nodes import contract_file, node_command
 from flashrt_ros.demo.processes import Processes
 from flashrt_ros.models.tiny import write_tiny_checkpoint
+from flashrt_ros.tools.bench.ros_client import Calls, node_name
 from flashrt_ros.tools.bench.ros_figures import Figures, Spread, lost_alone
 from flashrt_ros.tools.bench.ros_robot import FRAMES
 from flashrt_ros.tools.bench.ros_watcher import Statuses, Watcher
@@ -26,7 +27,7 @@ RATE = 50.0
 _THRESHOLD = 11
 """Of 16 rows: an inference begins five ticks after the last one began, so that there are ten a second."""
 _CAPSULE_BUDGET = 16  # MiB; some thirty capsules are held, in memory or on the disk
-_WARM_UP = 8.0  # s, in which the clients start
+_WARM_UP = 5.0  # s from when the last client is there
 _LAST_FRAMES = 0.5  # s that the last ones may take
 _PATIENCE = 60.0
 _LOADING = 300.0  # s; the first start on a GPU compiles the kernels
@@ -77,19 +78,21 @@ def measure(folder: Path, seconds: float, load: Load, progress: Progress) -> Fig
     try:
         with Processes(folder / "logs") as processes:
             watcher = Watcher(processes)
-            begin = _start(watcher, processes, commands, load.clients, seconds, progress)
+            begin = _start(watcher, processes, commands, load.clients, progress)
             first = _statuses(watcher, begin, 0.0, progress)
             last = _statuses(watcher, begin, seconds, progress)
             watcher.end_frames()
+            watcher.until(lambda: FRAMES in watcher.statuses, _PATIENCE, "the end of the frames")
             counted = _statuses(watcher, time.time(), _LAST_FRAMES, progress)
             for ended in processes.stop():
                 raise ended
     finally:
         rclpy.try_shutdown()
     sleeper = json.loads(_result(folder, "sleeper").read_text())
-    times: dict[str, list[float]] = {}
+    calls: Calls = {}
     for role in load.clients:
-        times |= json.loads(_result(folder, role).read_text())
+        calls |= json.loads(_result(folder, role).read_text())
+    times = {name: _within(begin, seconds, made) for name, made in calls.items()}
     during = [tick for tick in watcher.ticks if begin <= tick * 1e-9 <= begin + seconds]
     ticks, inference, process = last["command: ticks"], "policy: inference", "policy: process"
     computing = _rate(first, last, process, "cpu of inference, s")
@@ -123,8 +126,13 @@ def _delivered(counted: Statuses, key: str) -> float:
     return counted[f"policy: input {key}"].number("delivered") / counted[FRAMES].number(key)
 
 
+def _within(begin: float, seconds: float, calls: Sequence[tuple[float, float]]) -> list[float]:
+    """How long the calls took that were made in the measured time."""
+    return [took for called, took in calls if begin <= called <= begin + seconds]
+
+
 def _measured(times: Mapping[str, list[float]], name: str) -> list[float]:
-    if name not in times:
+    if not times.get(name):
         raise TimeoutError(f"no '{name}' came in the measured time: the arm did not go on moving")
     return times[name]
 
@@ -134,21 +142,20 @@ def _start(
     processes: Processes,
     commands: Commands,
     clients: Sequence[str],
-    seconds: float,
     progress: Progress,
 ) -> float:
-    """Start everything. Returns when the clients begin to measure, s since the epoch."""
+    """Start everything. Returns from when on the clients' calls count, s since the epoch."""
     progress("loading the policy")
     for name in ("sleeper", "robot", "command", "policy"):
         processes.start(name, commands[name])
     watcher.until_active("policy", _LOADING)
     watcher.until(lambda: "policy: inference" in watcher.statuses, _PATIENCE, "diagnostics of policy_node")
-    begin = time.time() + _WARM_UP
     for name in clients:
         progress(f"starting the client '{name}'")
-        processes.start(name, [*commands[name], "--begin", str(begin), "--seconds", str(seconds)])
+        processes.start(name, commands[name])
         watcher.until(lambda: watcher.moves, _PATIENCE, "the arm to move")
-    return begin
+    watcher.until(lambda: watcher.sees(map(node_name, clients)), _PATIENCE, "the clients")
+    return time.time() + _WARM_UP
 
 
 def _statuses(watcher: Watcher, begin: float, seconds: float, progress: Progress) -> Statuses:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import rclpy
@@ -80,6 +80,10 @@ class Watcher:
         trouble = until_active(self._node, name, patience, self.until)
         if trouble:
             raise TimeoutError(trouble)
+
+    def sees(self, nodes: Iterable[str]) -> bool:
+        """Whether all of these nodes have been found."""
+        return set(nodes) <= set(self._node.get_node_names())
 
     def end_frames(self) -> None:
         """Have the cameras show no more."""

@@ -21,6 +21,7 @@ from rclpy.action import ActionClient
 from rclpy.node import Node
 
 from flashrt_ros.node.interfaces import action, srv
+from flashrt_ros.tools.acquaint import until_known
 
 ANCHOR = "anchor"
 VICTIMS = ("snapshot", "restore", "run_policy")
@@ -33,6 +34,8 @@ def steady(node: Node) -> None:
     """Call until the process is ended; raises TimeoutError where no answer comes."""
     snapshot = node.create_client(srv.Snapshot, "policy/snapshot")
     listed = node.create_client(srv.ListCapsules, "policy/list_capsules")
+    for client, request in ((snapshot, srv.Snapshot.Request(name="no name")), (listed, srv.ListCapsules.Request())):
+        _acquaint(node, client, request)
     count = 0
     while True:
         count += 1
@@ -48,6 +51,13 @@ def _answer(node: Node, client: Any, request: Any) -> None:
     rclpy.spin_until_future_complete(node, future, timeout_sec=_PATIENCE)
     if not future.done():
         raise TimeoutError(f"{client.srv_name} has not answered for {_PATIENCE:g} s")
+
+
+def _acquaint(node: Node, client: Any, refused: Any) -> None:
+    def spin(future: Any, seconds: float) -> None:
+        rclpy.spin_until_future_complete(node, future, timeout_sec=seconds)
+
+    until_known(client, refused, spin, _PATIENCE)
 
 
 def victim(node: Node, what: str) -> None:
@@ -70,7 +80,7 @@ def _prepare(node: Node, what: str) -> Callable[[], Any]:
         "restore": (srv.Restore.Request(name="nobody"), srv.Restore.Request(name=ANCHOR)),
     }[what]
     client = node.create_client(srv.Snapshot if what == "snapshot" else srv.Restore, f"policy/{what}")
-    _answer(node, client, refused)  # now both ends know each other: the next request will arrive
+    _acquaint(node, client, refused)  # so that the next request will arrive
     return lambda: client.call_async(request)
 
 

@@ -18,7 +18,6 @@ from lifecycle_msgs.msg import Transition
 from sensor_msgs.msg import JointState
 
 from flashrt_ros.node import qos
-from flashrt_ros.node.interfaces import srv
 from flashrt_ros.tools.soak.client import VICTIMS
 from flashrt_ros.tools.soak.link import VIEWS
 from flashrt_ros.tools.soak.rig import Rig, StuckError
@@ -41,7 +40,8 @@ class Expected:
         bound: seconds from the fault within which it must be so.
         holds: whether it is.
         stops: the arm is held then, and nothing is commanded from then on.
-        anywhere: it is held where it is measured, or told nothing if that is not known; else where it was sent last.
+        anywhere: it is held where it is measured, or told nothing if that is not known, as after any pause of
+            command_node; else where it was sent last.
         since: when the fault was there, s of `time.monotonic`.
     """
 
@@ -57,10 +57,10 @@ Fault = Callable[[Rig, random.Random], AbstractContextManager[Expected]]
 
 
 def _closes(rig: Rig, bound: float, *tokens: str) -> Expected:
-    """The gate closes, for one of these reasons."""
+    """The gate closes, for one of these reasons, or because a busy machine let command_node stand still before."""
     watch = rig.watch
     what = f"a closed gate: {' or '.join(tokens)}"
-    return Expected(what, bound, lambda: not watch.gate.open and watch.token in tokens)
+    return Expected(what, bound, lambda: not watch.gate.open and (watch.token in tokens or watch.paused))
 
 
 def _period(rig: Rig) -> float:
@@ -208,7 +208,7 @@ def client_dies(rig: Rig, chance: random.Random) -> Iterator[Expected]:
     if what == "restore":
         yield _closes(rig, _period(rig), "held")
     else:
-        rig.call(srv.ListCapsules, "policy/list_capsules", _ANSWER)
+        rig.call("policy/list_capsules", _ANSWER)
         yield Expected("others are served", _ANSWER, lambda: True, stops=False)
 
 

@@ -35,6 +35,11 @@ from flashrt_ros.tools.soak.link import PREFIX, TOPICS, Link
 from flashrt_ros.tools.soak.watch import Watch
 
 NODES = ("command", "policy")
+_SERVICES: dict[str, Any] = {
+    "policy/snapshot": srv.Snapshot,
+    "policy/list_capsules": srv.ListCapsules,
+    **{f"{node}/change_state": ChangeState for node in NODES},
+}
 RECOVERY = 10.0
 """Seconds from the end of a fault within which the arm must move again."""
 
@@ -81,7 +86,8 @@ class Rig:
             self.watch = Watch(self.node, self.contract)
             self._enable = self.node.create_publisher(Bool, "command/enable", qos.ENABLE)
             self._goals = ActionClient(self.node, action.RunPolicy, "policy/run_policy")
-            self._services: dict[str, Any] = {}
+            # Before the nodes are: when they are first called they have found these for long.
+            self._services = {name: self.node.create_client(kind, name) for name, kind in _SERVICES.items()}
             self._start()
             self._stack = self._stack.pop_all()
         return self
@@ -117,13 +123,11 @@ class Rig:
 
     # ---- what is done to the nodes ----
 
-    def call(self, kind: Any, service: str, /, patience: float = RECOVERY, **fields: Any) -> Any:
-        """Call a service, and return its answer."""
-        if service not in self._services:
-            self._services[service] = self.node.create_client(kind, service)
+    def call(self, service: str, /, patience: float = RECOVERY, **fields: Any) -> Any:
+        """Call one of `_SERVICES`, and return its answer."""
         client = self._services[service]
         self.until(client.service_is_ready, patience, f"the service {service}")
-        future = client.call_async(kind.Request(**fields))
+        future = client.call_async(_SERVICES[service].Request(**fields))
         self.until(future.done, patience, f"the answer of {service}")
         return future.result()
 
@@ -153,7 +157,7 @@ class Rig:
     def transition(self, node: str, transition: int) -> bool:
         """Ask a node for a transition."""
         request = Transition(id=transition)
-        return bool(self.call(ChangeState, f"{node}/change_state", transition=request).success)
+        return bool(self.call(f"{node}/change_state", transition=request).success)
 
     def enable(self, enabled: bool) -> None:
         """Say it as an e-stop does."""
@@ -190,7 +194,7 @@ class Rig:
                 raise StuckError(trouble)
         self.until(lambda: self.watch.gate.epoch, _START_PATIENCE, "the first epoch")
         self.move()
-        self.call(srv.Snapshot, "policy/snapshot", name=ANCHOR, pinned=True)
+        self.call("policy/snapshot", name=ANCHOR, pinned=True)
         self._processes.start("client", [sys.executable, "-m", "flashrt_ros.tools.soak.client", "steady"])
 
 

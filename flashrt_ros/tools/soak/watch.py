@@ -22,6 +22,7 @@ from flashrt_ros.tools.soak.link import TOPICS
 _REMEMBERED = 1000
 _MEASURED = 50
 _ROUNDING = 1e-9
+_PAUSED = ("time: no tick for", "time: stopped for")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,11 @@ class Watch:
     def token(self) -> str:
         """Why the gate is closed, without the explanation; empty: it is open."""
         return str(self.gate.reason).partition(":")[0]
+
+    @property
+    def paused(self) -> bool:
+        """Whether the gate is closed because command_node stood still: it knew then of the arm what is measured."""
+        return not self.gate.open and str(self.gate.reason).startswith(_PAUSED)
 
     def moves(self, since: float) -> bool:
         """Whether an action ran after a time, and the gate is open."""

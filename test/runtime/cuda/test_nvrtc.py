@@ -178,7 +178,7 @@ def test_files_are_compiled_side_by_side_and_one_that_does_not_is_left_to_who_ne
 
 
 def test_whoever_is_told_may_end_the_compiling(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sources = [source.with_name(f"{number}.cu") for number in range(4)]
+    sources = [source.with_name(f"{number}.cu") for number in range(40)]
     for path in sources:
         path.write_text(SOURCE)
     monkeypatch.setattr(os, "cpu_count", lambda: 1)

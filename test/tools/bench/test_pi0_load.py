@@ -29,7 +29,7 @@ def test_it_loads_a_tiny_policy_on_a_cpu(tmp_path: Path, capsys: pytest.CaptureF
     assert found[0]["file_bytes"] > 1.9 * found[2]["file_bytes"]
     for row in found:
         assert row["seconds"] == pytest.approx(sum(row["steps"].values()))
-        assert row["told"] == len(row["steps"]) - 1  # too quick for more
+        assert 0 <= row["told"] - (len(row["steps"]) - 1) <= row["seconds"]  # one more for each second of a step
         assert 0 < row["host_before"] < row["host_peak"]
         assert all(step in printed for step in row["steps"])
 

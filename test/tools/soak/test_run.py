@@ -41,6 +41,7 @@ class Rig:
 
     def __init__(self) -> None:
         self.contract = CONTRACT
+        self.link = SimpleNamespace(stopped=set())
         self.watch = Watch(SimpleNamespace(create_subscription=lambda *_: None), CONTRACT)  # type: ignore[arg-type]
         self.watch.gate.open = True
         self.on_spin: Callable[[], object] = lambda: None
@@ -84,6 +85,7 @@ class Rig:
 def rig(monkeypatch: pytest.MonkeyPatch) -> Rig:
     rig = Rig()
     monkeypatch.setattr(run, "_CALM", (0.0, 0.0))
+    monkeypatch.setattr(run, "_RESUME", 0.05)
     return rig
 
 
@@ -133,9 +135,36 @@ def test_a_hold_that_is_said_once_more_holds(rig: Rig, monkeypatch: pytest.Monke
     assert injected(rig, monkeypatch, HELD).holds
 
 
-def test_a_silence_without_a_hold_fails(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = replace(HELD, holds=lambda: rig.command(*[0.15] * 6) is None)
-    assert any("was no hold" in line for line in summary(injected(rig, monkeypatch, expected)))
+@pytest.mark.parametrize(
+    ("reason", "holds"),
+    [
+        ("", False),
+        ("joints: none", False),
+        ("time: went back by 1.000 s", False),
+        ("time: no tick for 0.587 s", True),
+        ("time: stopped for 1.000 s", True),
+    ],
+)
+def test_a_silence_without_a_hold_fails_unless_command_node_stood_still(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, reason: str, holds: bool
+) -> None:
+    def stop() -> bool:
+        rig.watch.gate.open, rig.watch.gate.reason = not reason, reason
+        rig.command(*[0.15] * 6)
+        return True
+
+    outcome = injected(rig, monkeypatch, replace(HELD, holds=stop))
+    assert outcome.holds is holds
+    assert any("was no hold" in line for line in summary(outcome)) is not holds
+
+
+def test_a_pause_that_has_closed_the_gate_comes_before_what_else_would_close_it(rig: Rig) -> None:
+    with FAULTS["joint states stop"](rig, random.Random(0)) as expected:  # type: ignore[arg-type]
+        assert not expected.holds()
+        rig.watch.gate.open, rig.watch.gate.reason = False, "time: no tick for 0.587 s"
+        assert expected.holds()
+        rig.watch.gate.reason = "held"
+        assert not expected.holds()
 
 
 @pytest.mark.parametrize(
