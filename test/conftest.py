@@ -8,6 +8,7 @@ import importlib.util
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def handlers() -> Iterator[None]:
     """Keep what pytest does on a signal: a command that is run in this process has its own way."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    hook = sys.unraisablehook
     yield
+    sys.unraisablehook = hook
     for number, handler in before.items():
         if signal.getsignal(number) != handler:
             signal.signal(number, handler)

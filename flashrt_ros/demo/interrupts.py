@@ -18,6 +18,7 @@ INTERRUPTED = 130
 
 _P = ParamSpec("_P")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_DESTRUCTOR = 0.1  # s that one may go on once a signal has come in it
 
 
 @dataclass(slots=True)
@@ -39,6 +40,7 @@ def raise_once() -> None:
     for number in _SIGNALS:
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _interrupt)
+    sys.unraisablehook = _on_unraisable
 
 
 @contextlib.contextmanager
@@ -86,3 +88,12 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     for ignored in _SIGNALS:
         signal.signal(ignored, signal.SIG_IGN)
     raise KeyboardInterrupt
+
+
+def _on_unraisable(what: sys.UnraisableHookArgs) -> None:
+    """Raise in what runs behind a destructor, or a callback of garbage, the interrupt that it has swallowed."""
+    if not isinstance(what.exc_value, KeyboardInterrupt):
+        sys.__unraisablehook__(what)
+        return
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, _DESTRUCTOR)

@@ -16,10 +16,15 @@ from flashrt_ros.demo import interrupts
 
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run below nohup
 
+class Swallows:
+    def __del__(self):
+        print("begun", flush=True)
+        time.sleep(60.0)
+
 @interrupts.as_exit_code
 def main(code):
     try:
-        print("begun", flush=True)
+        Swallows() if code == -3 else print("begun", flush=True)
         for _ in range(600 if code < 0 else 0):
             time.sleep(0.1)  # a signal that comes just before a sleep is seen behind it
     except KeyboardInterrupt as interrupt:
@@ -39,7 +44,7 @@ def start(code: int | str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=str)
-@pytest.mark.parametrize("code", [-1, -2], ids=["whole", "as another error"])
+@pytest.mark.parametrize("code", [-1, -2, -3], ids=["whole", "as another error", "swallowed by a destructor"])
 def test_a_signal_is_one_line_and_an_exit_code(number: signal.Signals, code: int) -> None:
     with start(code) as program:
         assert program.stdout is not None
