@@ -116,6 +116,7 @@ def policy(
         autostart=True,
         world="simulated",
         observation_timeout=2.0,
+        gate_timeout=5.0,
     )
     try:
         wait(lambda: process.process.poll() is not None or client.state() == "active", 40.0, lambda: process.output)

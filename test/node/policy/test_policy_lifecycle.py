@@ -69,6 +69,7 @@ def test_unconfigured_answers_inactive_and_a_failed_configure_can_be_tried_again
     parameter = Parameter("checkpoint", value=str(checkpoint)).to_parameter_msg()
     assert isinstance(parameter.value, ParameterValue)
     setter = spun.create_client(SetParameters, "policy/set_parameters")
+    assert setter.wait_for_service(20.0)
     assert client.answer(setter.call_async(SetParameters.Request(parameters=[parameter]))).results[0].successful
     assert client.transition("configure")
     assert client.state() == "inactive"
@@ -174,12 +175,20 @@ def test_a_signal_ends_it_well(
 
 
 @pytest.mark.parametrize(
-    ("code", "said"), [(COMPUTES_FOR_EVER, "0.5 s are allowed"), (BREAKS, "ZeroDivisionError")], ids=["hung", "broken"]
+    ("code", "deadline", "said"),
+    [(COMPUTES_FOR_EVER, 0.5, "0.5 s are allowed"), (BREAKS, 10.0, "ZeroDivisionError")],
+    ids=["hung", "broken"],
 )
 def test_a_device_that_cannot_be_mended_ends_the_process(
-    arm: Any, client: Any, start_policy: Callable[..., Any], wait_for: Callable[..., Any], code: str, said: str
+    arm: Any,
+    client: Any,
+    start_policy: Callable[..., Any],
+    wait_for: Callable[..., Any],
+    code: str,
+    deadline: float,
+    said: str,
 ) -> None:
-    process = start_policy(code=code, autostart=True, stage_deadline=0.5)
+    process = start_policy(code=code, autostart=True, stage_deadline=deadline)
     wait_for(lambda: client.state() == "active", 40.0, lambda: process.output)
     client.run(instruction="lift the cup")
     assert process.process.wait(10.0) == 70, process.output
