@@ -60,7 +60,7 @@ class CapsuleWriter:
         self._lock = threading.Lock()
         self._closed = False
         self._waiting: dict[str, tuple[Capsule, Future[Path]]] = {}
-        self._writing = ""
+        self._writing: Capsule | None = None
         self._leaving: set[str] = set()
         self._durable: set[str] = set()
         self._following: Future[Boundary] | None = None
@@ -136,13 +136,18 @@ class CapsuleWriter:
         return None if name in self._leaving else self._folder.index.get(name)
 
     def waiting(self) -> list[Capsule]:
-        """The capsules that wait for the disk."""
+        """The capsules that wait for the disk or are being written, but those that are removed as soon as they are."""
         with self._lock:
-            return [capsule for capsule, _ in self._waiting.values()]
+            found = [capsule for capsule, _ in self._waiting.values()]
+            written = self._writing
+        if written is None or written.name in self._leaving or written.name in (capsule.name for capsule in found):
+            return found
+        return [written, *found]
 
     def is_pending(self, name: str) -> bool:
         """Whether a capsule of that name waits for the disk or is being written."""
-        return name in self._waiting or name == self._writing
+        writing = self._writing
+        return name in self._waiting or (writing is not None and name == writing.name)
 
     def is_coming(self, name: str) -> bool:
         """Whether there will be a file of that name; one that is removed as soon as it is written does not count."""
@@ -185,13 +190,13 @@ class CapsuleWriter:
             # Another one may have overtaken this one just before it could be cancelled.
             if self._waiting.get(capsule.name, (None,))[0] is capsule:
                 del self._waiting[capsule.name]
-            self._writing = capsule.name
+            self._writing = capsule
         try:
             self._log.remove_given_up()
             path = self._folder.write(capsule, self._buffers, self._is_pinned)
             self._mark_durable(capsule.name)
         finally:
-            self._writing = ""
+            self._writing = None
         return path
 
     def _read(self, name: str, foreign: bool) -> Capsule:
