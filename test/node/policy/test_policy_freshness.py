@@ -40,7 +40,7 @@ def start_running(
 
 @pytest.fixture
 def running(start_running: Callable[[float], Any]) -> Any:
-    return start_running(1.0)
+    return start_running(2.0)
 
 
 def test_a_fresh_observation_is_acted_on(
