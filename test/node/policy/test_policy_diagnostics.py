@@ -131,23 +131,6 @@ def test_a_publisher_that_goes_away_is_named_and_counted(
     reported("input wrist", lambda status, found: "no publisher" not in status.message)
 
 
-def test_calls_that_come_too_often_are_busy_and_told(
-    client: Any, reported: Callable[..., Any], wait_for: Callable[..., Any]
-) -> None:
-    client.run(instruction="lift the cup", step_limit=5).result()
-
-    def refused() -> bool:
-        """Ask several times at once: one after the other is too seldom on a slow machine."""
-        sent = [client.send("save_capsule", name="unknown") for _ in range(8)]
-        codes = {client.answer(future).error_code for future in sent}
-        assert codes <= {ErrorCode.UNKNOWN_CAPSULE, ErrorCode.BUSY}
-        return ErrorCode.BUSY in codes
-
-    wait_for(refused)
-    reported("state", lambda status, found: int(found["refused calls"]) > 0)
-    assert client.call("snapshot", name="not.limited").error_code == ErrorCode.NONE
-
-
 def test_a_missed_deadline_is_told_by_topic(arm: Any, reported: Callable[..., Any]) -> None:
     arm.heartbeat.cancel()
     try:

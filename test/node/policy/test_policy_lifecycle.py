@@ -131,6 +131,24 @@ def test_deactivate_closes_the_gate_and_the_state_survives_until_cleanup(
     assert not client.transition("configure"), "it is configured already"
 
 
+def test_calls_that_come_too_often_are_busy_and_told(
+    arm: Any, client: Any, start_policy: Callable[..., Any], wait_for: Callable[..., Any]
+) -> None:
+    start_policy(autostart=True, rate_limit=0.1)
+    wait_for(lambda: client.state() == "active", 40.0)
+    client.run(instruction="lift the cup", step_limit=5).result()
+    client.diagnostics.clear()
+    codes = [client.call("save_capsule", name="unknown").error_code for _ in range(2)]
+    assert codes == [ErrorCode.UNKNOWN_CAPSULE, ErrorCode.BUSY]
+
+    def counted() -> bool:
+        status = client.diagnostics.get("state")
+        return status is not None and {pair.key: pair.value for pair in status.values}["refused calls"] == "1"
+
+    wait_for(counted, what="the count")
+    assert client.call("snapshot", name="not.limited").error_code == ErrorCode.NONE
+
+
 def test_a_device_that_is_not_there_fails_configure_and_can_be_asked_for_again(
     client: Any, start_policy: Callable[..., Any]
 ) -> None:
