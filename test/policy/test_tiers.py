@@ -123,6 +123,27 @@ def test_drop_takes_it_from_every_tier_also_one_that_waits_for_the_disk(
     assert sorted(path.name for path in tmp_path.glob("[!.]*")) == ["running.safetensors"]
 
 
+def test_one_that_leaves_memory_while_it_is_written_is_told_and_can_be_had(
+    store: CapsuleStore,
+    writer: CapsuleWriter,
+    tiers: CapsuleTiers,
+    make_capsule,
+    slow_disk: tuple[threading.Event, threading.Event],
+) -> None:
+    reached, released = slow_disk
+    capsule = make_capsule(name="a")
+    store.add(capsule)
+    writer.write(capsule)
+    assert reached.wait(SECONDS)
+    for name in "bc":
+        store.add(make_capsule(name=name))
+    assert told(tiers)[-1] == ("a", Tier.DISK, False)
+    assert writer.coming() == [capsule]
+    released.set()
+    assert writer.flush(SECONDS)
+    assert told(tiers)[-1] == ("a", Tier.DISK, True)
+
+
 def test_drop_takes_one_that_is_being_written_too(
     store: CapsuleStore,
     writer: CapsuleWriter,

@@ -71,11 +71,12 @@ class Arm:
 
     def close(self, reason: str, enabled: bool = True) -> None:
         """Close the gate and say why."""
-        self.running = self.open = self.asked = False
-        self.closed_at = self.stamp
-        self.closings.setdefault(self.epoch, self.stamp)
-        self.rows = self.cursor = 0
-        self.say(reason, enabled)
+        with self._lock:
+            self.running = self.open = self.asked = False
+            self.closed_at = self.stamp
+            self.closings.setdefault(self.epoch, self.stamp)
+            self.rows = self.cursor = 0
+            self.say(reason, enabled)
 
     def say(self, reason: str, enabled: bool = True) -> None:
         self._gate.publish(
@@ -90,7 +91,9 @@ class Arm:
         )
 
     def tick(self, infer: bool = False) -> None:
-        """Show the next instant and report it."""
+        """Show the next instant and report it; one that a chunk is asked for, once it is heard."""
+        if infer and not self.auto:
+            wait(self._is_heard, what="the policy to have found the arm")
         with self._lock:
             self.stamp += PERIOD
             active = self.rows > self.cursor
@@ -99,6 +102,10 @@ class Arm:
             self.show(self.stamp)
             self.asked |= infer
             self.report(self.stamp, active, infer)
+
+    def _is_heard(self) -> bool:
+        shown = [publisher for view, publisher in self._views.items() if view not in self.absent]
+        return all(publisher.get_subscription_count() for publisher in (self._joints, *shown))
 
     def show(self, stamp: int) -> None:
         """Publish joints and images."""

@@ -34,17 +34,14 @@ class Client:
 
     def send(self, service: str, /, **fields: Any) -> Any:
         """Call a service (its name in snake case) and return the future."""
-        kind = _LIFECYCLE.get(service) or getattr(srv, "".join(word.title() for word in service.split("_")))
-        if service not in self._services:
-            self._services[service] = self._node.create_client(kind, f"policy/{service}")
-        client = self._services[service]
-        assert client.wait_for_service(60.0), service
-        return client.call_async(kind.Request(**fields))
+        client = self._found(service)
+        return client.call_async(client.srv_type.Request(**fields))
 
     def call(self, service: str, /, timeout: float = 20.0, **fields: Any) -> Any:
         """Call a service, again and again under one request id: a node that was killed is still there for a while."""
         if service not in _LIFECYCLE:
             fields.setdefault("request_id", f"call.{next(_NUMBERS)}")
+        self._found(service)  # a process that starts takes its time, which is not the answer's
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             future = self.send(service, **fields)
@@ -60,6 +57,7 @@ class Client:
         return future.result()
 
     def transition(self, label: str, timeout: float = 30.0) -> bool:
+        self.state()  # is asked again until it is answered: then this node hears, and not one that has just ended
         request = ChangeState.Request()
         request.transition.label = label
         return bool(self.call("change_state", timeout, transition=request.transition).success)
@@ -86,6 +84,15 @@ class Client:
         self.call("drop_capsule", name=name)
         return digest
 
+    def _found(self, service: str) -> Any:
+        """The client of a service, once there is such a service."""
+        if service not in self._services:
+            kind = _LIFECYCLE.get(service) or getattr(srv, "".join(word.title() for word in service.split("_")))
+            self._services[service] = self._node.create_client(kind, f"policy/{service}")
+        client = self._services[service]
+        assert client.wait_for_service(60.0), service
+        return client
+
     def _on_diagnostics(self, report: DiagnosticArray) -> None:
-        for status in report.status:
-            self.diagnostics[status.name.removeprefix("policy: ")] = status
+        # at once: whoever looks from another thread sees the whole report
+        self.diagnostics.update({status.name.removeprefix("policy: "): status for status in report.status})

@@ -6,17 +6,41 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.node import Node
+
+
+class InOrder(SingleThreadedExecutor):
+    """Gives an answer behind the messages that had come before it: rclpy gives those of actions first of all.
+
+    So whoever waits for an answer may go by what the same process had published before.
+    """
+
+    def _take_client(self, client: Any) -> Callable[[], Coroutine[Any, Any, None]]:
+        return self._behind_messages(super()._take_client(client))
+
+    def _take_waitable(self, waitable: Any) -> Callable[[], Coroutine[Any, Any, None]]:
+        return self._behind_messages(super()._take_waitable(waitable))
+
+    def _behind_messages(self, answer: Any) -> Callable[[], Coroutine[Any, Any, None]]:
+        async def hear_and_answer() -> None:
+            for subscription in [each for node in self.get_nodes() for each in node.subscriptions]:
+                while (heard := self._take_subscription(subscription)) is not None:
+                    await heard()
+            if answer is not None:
+                await answer()
+
+        return hear_and_answer
 
 
 @contextlib.contextmanager
 def spinning(name: str) -> Iterator[Node]:
     """Make a node of this name, serve it until the block ends, and destroy it."""
     node = Node(name)
-    executor = SingleThreadedExecutor()
+    executor = InOrder()
     executor.add_node(node)
 
     def spin() -> None:

@@ -93,7 +93,7 @@ def start_policy(tmp_path: Path, contract: Path, checkpoint: Path) -> Iterator[C
 
     def start(**parameters: object) -> Process:
         defaults = {"checkpoint": checkpoint, "contract": contract, "capsule_folder": tmp_path / "capsules"}
-        process = Process(tmp_path / "policy.log", **{**defaults, **parameters})
+        process = Process(tmp_path / "policy.log", **{**defaults, "gate_timeout": 5.0, **parameters})
         started.append(process)
         return process
 
@@ -116,6 +116,7 @@ def policy(
         autostart=True,
         world="simulated",
         observation_timeout=2.0,
+        gate_timeout=5.0,
     )
     try:
         wait(lambda: process.process.poll() is not None or client.state() == "active", 40.0, lambda: process.output)

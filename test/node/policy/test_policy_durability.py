@@ -35,12 +35,11 @@ def test_a_killed_node_comes_back_held_at_the_newest_durable_boundary(
     durable = arm.states[-1].durable_boundary
     (tmp_path / "capsules" / "broken.safetensors").write_bytes(b"not a capsule")
     second = start_policy(autostart=True)
-    wait_for(lambda: arm.epoch > epoch, 40.0, lambda: second.output)
-    assert arm.epoch == epoch + 1
-    assert not arm.open
+    wait_for(lambda: arm.epoch > epoch and not arm.open, 40.0, lambda: second.output)
     second.says("restored boundary")
     wait_for(lambda: arm.states[-1].reason == "restored at the start")
     state = arm.states[-1]
+    assert state.epoch - epoch in (1, 2)  # raised when it hears the gate and when it is activated, if in this order
     assert state.state == HELD
     assert state.boundary == state.durable_boundary
     assert number(state.boundary) >= number(durable) > number(saved.boundary)

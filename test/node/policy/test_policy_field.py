@@ -91,9 +91,9 @@ def test_memory_stays_over_snapshots_that_are_dropped(
         wait_for(lambda: not any(c.name.startswith("cycle.") for c in client.call("list_capsules").capsules))
         return int(client.call("list_capsules").bytes_used)
 
-    used = cycle(50)
+    used = cycle(40)
     before = resident(policy.process.pid)
-    assert cycle(200) == used
+    assert cycle(150) == used  # with those before, fewer than are busy however fast they come
     assert resident(policy.process.pid) < before * 1.05
 
 

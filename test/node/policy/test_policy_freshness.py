@@ -40,10 +40,14 @@ def start_running(
 
 @pytest.fixture
 def running(start_running: Callable[[float], Any]) -> Any:
-    return start_running(1.0)
+    return start_running(2.0)
 
 
-def test_a_fresh_observation_is_acted_on(arm: Any, running: Any, wait_for: Callable[..., Any]) -> None:
+def test_a_fresh_observation_is_acted_on(
+    arm: Any, start_running: Callable[[float], Any], wait_for: Callable[..., Any]
+) -> None:
+    start_running(10.0)
+
     def show_now() -> bool:
         arm.stamp = time.time_ns()
         arm.tick(infer=True)
@@ -67,15 +71,24 @@ def test_a_camera_whose_stamp_is_frozen_stops_the_inference_and_is_named(
 
     wait_for(show_now, what="a chunk")
     arm.frozen["front"] = frozen = arm.stamp
-    while time.time_ns() < frozen + 600_000_000:
+    client.diagnostics.clear()
+
+    def waits_for_it() -> bool:
+        """Whether no inference is in progress: one has been asked for and cannot begin."""
         show_now()
+        status = client.diagnostics.get("inference")
+        return status is not None and "front (camera/front/image_raw): is " in status.message
+
+    wait_for(waits_for_it, what="an inference that lacks an image")
     stopped = len(arm.chunks)
     client.diagnostics.clear()
     assert all(to_nanoseconds(chunk.observation_stamp) <= frozen for chunk in arm.chunks)
-    front = wait_for(lambda: show_now() and _named(client, "input front"), what="a diagnostic")
+    front = wait_for(
+        lambda: show_now() and not _named(client, "input wrist") and _named(client, "input front"),
+        what="a diagnostic of the frozen camera alone",
+    )
     assert "s old, 0.3 are allowed" in front.message
     assert len(arm.chunks) == stopped
-    assert _named(client, "input wrist") is None
     arm.frozen.clear()
     wait_for(lambda: show_now() > stopped, what="a chunk of a camera that works again")
 
@@ -90,7 +103,7 @@ def _named(client: Any, name: str) -> Any:
     ("age", "absent", "named"),
     [
         (1_000_000_000, set(), "front (camera/front/image_raw): is "),
-        (-1_000_000_000, set(), "s in the future"),
+        (-10_000_000_000, set(), "s in the future"),
         (0, {"state"}, "state (joint_states): nothing"),
     ],
     ids=["frozen", "future", "no joints"],
@@ -172,6 +185,7 @@ def test_a_clock_that_goes_back_leaves_nothing_of_the_other_time_and_the_node_li
     arm.closed_at = arm.stamp
     arm.say("waiting: for the first chunk")
     arm.absent = {"front"}
+    client.diagnostics.clear()
     wait_for(lambda: show() and _named(client, "input front"), what="a diagnostic")
     stopped = len(arm.chunks)
     assert other_time(arm.chunks[-1])

@@ -69,6 +69,7 @@ def test_unconfigured_answers_inactive_and_a_failed_configure_can_be_tried_again
     parameter = Parameter("checkpoint", value=str(checkpoint)).to_parameter_msg()
     assert isinstance(parameter.value, ParameterValue)
     setter = spun.create_client(SetParameters, "policy/set_parameters")
+    assert setter.wait_for_service(20.0)
     assert client.answer(setter.call_async(SetParameters.Request(parameters=[parameter]))).results[0].successful
     assert client.transition("configure")
     assert client.state() == "inactive"
@@ -130,6 +131,24 @@ def test_deactivate_closes_the_gate_and_the_state_survives_until_cleanup(
     assert not client.transition("configure"), "it is configured already"
 
 
+def test_calls_that_come_too_often_are_busy_and_told(
+    arm: Any, client: Any, start_policy: Callable[..., Any], wait_for: Callable[..., Any]
+) -> None:
+    start_policy(autostart=True, rate_limit=0.1)
+    wait_for(lambda: client.state() == "active", 40.0)
+    client.run(instruction="lift the cup", step_limit=5).result()
+    client.diagnostics.clear()
+    codes = [client.call("save_capsule", name="unknown").error_code for _ in range(2)]
+    assert codes == [ErrorCode.UNKNOWN_CAPSULE, ErrorCode.BUSY]
+
+    def counted() -> bool:
+        status = client.diagnostics.get("state")
+        return status is not None and {pair.key: pair.value for pair in status.values}["refused calls"] == "1"
+
+    wait_for(counted, what="the count")
+    assert client.call("snapshot", name="not.limited").error_code == ErrorCode.NONE
+
+
 def test_a_device_that_is_not_there_fails_configure_and_can_be_asked_for_again(
     client: Any, start_policy: Callable[..., Any]
 ) -> None:
@@ -174,12 +193,20 @@ def test_a_signal_ends_it_well(
 
 
 @pytest.mark.parametrize(
-    ("code", "said"), [(COMPUTES_FOR_EVER, "0.5 s are allowed"), (BREAKS, "ZeroDivisionError")], ids=["hung", "broken"]
+    ("code", "deadline", "said"),
+    [(COMPUTES_FOR_EVER, 0.5, "0.5 s are allowed"), (BREAKS, 10.0, "ZeroDivisionError")],
+    ids=["hung", "broken"],
 )
 def test_a_device_that_cannot_be_mended_ends_the_process(
-    arm: Any, client: Any, start_policy: Callable[..., Any], wait_for: Callable[..., Any], code: str, said: str
+    arm: Any,
+    client: Any,
+    start_policy: Callable[..., Any],
+    wait_for: Callable[..., Any],
+    code: str,
+    deadline: float,
+    said: str,
 ) -> None:
-    process = start_policy(code=code, autostart=True, stage_deadline=0.5)
+    process = start_policy(code=code, autostart=True, stage_deadline=deadline)
     wait_for(lambda: client.state() == "active", 40.0, lambda: process.output)
     client.run(instruction="lift the cup")
     assert process.process.wait(10.0) == 70, process.output

@@ -23,8 +23,11 @@ def rows(chunk: Any) -> np.ndarray:
     return np.array(chunk.data).reshape(chunk.horizon, len(chunk.joint_names))
 
 
-def test_samples_are_chunks_of_one_boundary_and_leave_the_state(arm: Any, client: Any) -> None:
+def test_samples_are_chunks_of_one_boundary_and_leave_the_state(
+    arm: Any, client: Any, wait_for: Callable[..., Any]
+) -> None:
     client.run(instruction="lift the cup", step_limit=20).result()
+    wait_for(lambda: arm.states[-1].durable_boundary == arm.states[-1].boundary, what="the last that it has to say")
     digest, state = client.live_digest(), arm.states[-1]
     response = client.call("sample_actions", seeds=[1, 2, 1])
     assert response.error_code == ErrorCode.NONE, response
@@ -172,8 +175,12 @@ def test_a_failed_run_is_told_by_the_state_and_by_diagnostics(
     arm.close("start_tolerance: joint 'elbow' would start at 2.0")
     wait_for(lambda: arm.states[-1].state == HELD)
     assert arm.states[-1].reason == "start_tolerance: joint 'elbow' would start at 2.0"
-    wait_for(lambda: client.diagnostics["state"].level == b"\x02", what=lambda: client.diagnostics["state"])
-    assert "joint 'elbow'" in client.diagnostics["state"].message
+
+    def failed() -> Any:
+        status = client.diagnostics.get("state")
+        return status if status is not None and status.level == b"\x02" else None
+
+    assert "joint 'elbow'" in wait_for(failed, what=lambda: client.diagnostics.get("state")).message
 
 
 def test_a_goal_whose_chunks_are_never_run_ends(arm: Any, client: Any, wait_for: Callable[..., Any]) -> None:
