@@ -97,6 +97,29 @@ def slow_disk(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threadi
     return reached, released
 
 
+@pytest.fixture
+def being_written(
+    store: CapsuleStore, writer: CapsuleWriter, make_capsule, slow_disk: tuple[threading.Event, threading.Event]
+) -> Capsule:
+    """One in memory, whose write has begun."""
+    capsule: Capsule = make_capsule(name="running")
+    store.add(capsule)
+    writer.write(capsule)
+    assert slow_disk[0].wait(SECONDS)
+    return capsule
+
+
+@pytest.fixture
+def finish(writer: CapsuleWriter, slow_disk: tuple[threading.Event, threading.Event]) -> Callable[[], None]:
+    """Let the disk go on, and wait until all is written."""
+
+    def end() -> None:
+        slow_disk[1].set()
+        assert writer.flush(SECONDS)
+
+    return end
+
+
 def test_drop_takes_it_from_every_tier_also_one_that_waits_for_the_disk(
     store: CapsuleStore,
     writer: CapsuleWriter,
@@ -128,69 +151,46 @@ def test_one_that_leaves_memory_while_it_is_written_is_told_and_can_be_had(
     writer: CapsuleWriter,
     tiers: CapsuleTiers,
     make_capsule,
-    slow_disk: tuple[threading.Event, threading.Event],
+    being_written: Capsule,
+    finish: Callable[[], None],
 ) -> None:
-    reached, released = slow_disk
-    capsule = make_capsule(name="a")
-    store.add(capsule)
-    writer.write(capsule)
-    assert reached.wait(SECONDS)
     for name in "bc":
         store.add(make_capsule(name=name))
-    assert told(tiers)[-1] == ("a", Tier.DISK, False)
-    assert writer.coming() == [capsule]
-    released.set()
-    assert writer.flush(SECONDS)
-    assert told(tiers)[-1] == ("a", Tier.DISK, True)
+    assert told(tiers)[-1] == ("running", Tier.DISK, False)
+    assert writer.coming() == [being_written]
+    finish()
+    assert told(tiers)[-1] == ("running", Tier.DISK, True)
 
 
 def test_drop_takes_one_that_is_being_written_too(
-    store: CapsuleStore,
-    writer: CapsuleWriter,
-    tiers: CapsuleTiers,
-    make_capsule,
-    slow_disk: tuple[threading.Event, threading.Event],
-    tmp_path: Path,
+    tiers: CapsuleTiers, being_written: Capsule, finish: Callable[[], None], tmp_path: Path
 ) -> None:
-    reached, released = slow_disk
-    capsule = make_capsule(name="running")
-    store.add(capsule)
-    writer.write(capsule)
-    assert reached.wait(SECONDS)
-    assert tiers.drop("running") == capsule.nbytes
+    assert tiers.drop("running") == being_written.nbytes
     assert told(tiers) == []
     tiers.check_new("running")
-    released.set()
-    assert writer.flush(SECONDS)
+    finish()
     assert told(tiers) == []
     assert list(tmp_path.glob("[!.]*")) == []
 
 
 def test_drop_takes_one_whose_write_ends_meanwhile(
-    store: CapsuleStore,
     writer: CapsuleWriter,
     tiers: CapsuleTiers,
-    make_capsule,
-    slow_disk: tuple[threading.Event, threading.Event],
+    being_written: Capsule,
+    finish: Callable[[], None],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    reached, released = slow_disk
-    capsule, look = make_capsule(name="running"), writer.file
+    look = writer.file
 
     def file(name: str) -> Kept | None:
         found = look(name)
-        released.set()
-        assert writer.flush(SECONDS)
+        finish()
         return found
 
     monkeypatch.setattr(writer, "file", file)
-    store.add(capsule)
-    writer.write(capsule)
-    assert reached.wait(SECONDS)
     tiers.drop("running")
-    released.set()
-    assert writer.flush(SECONDS)
+    finish()
     assert list(tmp_path.glob("[!.]*")) == []
 
 
@@ -198,18 +198,14 @@ def test_one_that_leaves_memory_meanwhile_is_listed_once(
     store: CapsuleStore,
     writer: CapsuleWriter,
     tiers: CapsuleTiers,
-    make_capsule,
-    slow_disk: tuple[threading.Event, threading.Event],
+    being_written: Capsule,
+    finish: Callable[[], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    reached, released = slow_disk
-    capsule, coming = make_capsule(name="a"), writer.coming
-    store.add(capsule)
-    writer.write(capsule)
-    assert reached.wait(SECONDS)
-    monkeypatch.setattr(writer, "coming", lambda: [store.drop("a"), coming()][1])
-    assert [name for name, _, _ in told(tiers)] == ["a"]
-    released.set()
+    coming = writer.coming
+    monkeypatch.setattr(writer, "coming", lambda: [store.drop("running"), coming()][1])
+    assert [name for name, _, _ in told(tiers)] == ["running"]
+    finish()
 
 
 def test_a_foreign_one_says_why_and_device_memory_is_a_tier(
