@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import signal
 import struct
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import JointState
+from spinning import spun
 from std_srvs.srv import Trigger
 
 from flashrt_interfaces import action, msg, srv
@@ -69,15 +70,14 @@ class FakeNodes:
         node.create_service(srv.ListCapsules, "policy/list_capsules", self._list)
         self._action = ActionServer(node, action.RunPolicy, "policy/run_policy", self._run)
         self._timer = node.create_timer(0.2, self._show)  # as the robot does for those who join late
-        self._executor = SingleThreadedExecutor()
-        self._executor.add_node(node)
-        self._thread = threading.Thread(target=self._executor.spin)
+        executor = SingleThreadedExecutor()
+        executor.add_node(node)
         self._publish(running=False)
-        self._thread.start()
+        self._spun = contextlib.ExitStack()
+        self._spun.enter_context(spun(executor))
 
     def close(self) -> None:
-        self._executor.shutdown()
-        self._thread.join()
+        self._spun.close()
         self._action.destroy()
         self._node.destroy_node()
 

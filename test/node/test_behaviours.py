@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from array import array
@@ -19,6 +20,7 @@ from rclpy.action import ActionServer, CancelResponse, GoalResponse
 from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.executors import MultiThreadedExecutor
 from rclpy.node import Node
+from spinning import spun
 from std_msgs.msg import Bool
 from std_srvs.srv import Trigger
 
@@ -85,15 +87,14 @@ class FakePolicy:
             cancel_callback=lambda goal: CancelResponse.ACCEPT,
             callback_group=group,
         )
-        self._executor = MultiThreadedExecutor(4)
-        self._executor.add_node(self._node)
-        self._thread = threading.Thread(target=self._executor.spin)
-        self._thread.start()
+        executor = MultiThreadedExecutor(4)
+        executor.add_node(self._node)
+        self._spun = contextlib.ExitStack()
+        self._spun.enter_context(spun(executor))
 
     def close(self) -> None:
         self.answer.set()
-        self._executor.shutdown()
-        self._thread.join()
+        self._spun.close()
         self._action.destroy()
         self._node.destroy_node()
 

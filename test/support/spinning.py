@@ -9,8 +9,10 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
-from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+from rclpy.executors import Executor, ExternalShutdownException, SingleThreadedExecutor
 from rclpy.node import Node
+
+_PAUSE = 0.1  # s in which an executor of several threads sees that it is over
 
 
 class InOrder(SingleThreadedExecutor):
@@ -37,21 +39,36 @@ class InOrder(SingleThreadedExecutor):
 
 
 @contextlib.contextmanager
+def spun(executor: Executor) -> Iterator[None]:
+    """Have a thread run an executor until the block ends.
+
+    The thread ends first: one that is at work while rclpy's executor is shut down finds half of it gone.
+    """
+    over = threading.Event()
+
+    def spin() -> None:
+        with contextlib.suppress(ExternalShutdownException):
+            while not over.is_set():
+                executor.spin_once(_PAUSE)
+
+    thread = threading.Thread(target=spin, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        executor.create_task(over.set)
+        thread.join(5.0)
+        executor.shutdown()
+
+
+@contextlib.contextmanager
 def spinning(name: str) -> Iterator[Node]:
     """Make a node of this name, serve it until the block ends, and destroy it."""
     node = Node(name)
     executor = InOrder()
     executor.add_node(node)
-
-    def spin() -> None:
-        with contextlib.suppress(ExternalShutdownException):
-            executor.spin()
-
-    thread = threading.Thread(target=spin, daemon=True)
-    thread.start()
     try:
-        yield node
+        with spun(executor):
+            yield node
     finally:
-        executor.shutdown()
-        thread.join(5.0)
         node.destroy_node()
