@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import shutil
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -13,6 +15,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
+from flashrt_ros.demo.claimed_folder import FolderInUseError, claimed
 from flashrt_ros.demo.options import read
 from flashrt_ros.demo.play import StepFailedError
 from flashrt_ros.demo.printing import print_logs
@@ -22,6 +25,7 @@ from flashrt_ros.demo.show import show, show_episodes
 from flashrt_ros.tools import ros_domain
 
 _FAILED = 1
+_REFUSED = 2
 _KINDS = {
     "pictures": ("*.gif", "*.png"),
     "capsules": ("capsules/*.safetensors",),
@@ -34,9 +38,18 @@ _KINDS = {
 def run() -> int:
     """Run the demo; the exit code is 0 if everything held."""
     options = read()
+    folder = options.output or Path(tempfile.mkdtemp(prefix="flashrt_demo_"))
+    try:
+        with claimed(folder):
+            return _show_in(folder, options)
+    except FolderInUseError as error:
+        print(f"./run demo: error: {error}", file=sys.stderr)
+        return _REFUSED
+
+
+def _show_in(folder: Path, options: argparse.Namespace) -> int:
     console = Console(highlight=False)
     begun = time.monotonic()
-    folder = options.output or Path(tempfile.mkdtemp(prefix="flashrt_demo_"))
     keep = bool(options.output or options.keep_logs or options.record)
     try:
         _claim = ros_domain.claim()  # held until the processes have ended

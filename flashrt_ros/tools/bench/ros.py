@@ -21,6 +21,7 @@ from rich.table import Table
 
 from flashrt_ros.demo.printing import print_logs, table_console, yes_or_no
 from flashrt_ros.demo.processes import ProcessEndedError
+from flashrt_ros.policy.device import choose
 from flashrt_ros.tools.arguments import above_zero, not_negative, output_file, positive
 from flashrt_ros.tools.bench.ros_figures import Figures, Spread, Verdict, verdicts
 from flashrt_ros.tools.bench.ros_run import Load, measure
@@ -47,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.seconds < _LEAST_SECONDS:
         parser.error(f"--seconds {options.seconds:g}: give {_LEAST_SECONDS:g} or more, so that every call is made")
+    choose(options.device)  # a GPU that cannot be had is refused before anything starts
     load = Load(options.light, options.device, options.threads, options.recorder)
     console = table_console()
     with tempfile.TemporaryDirectory() as folder:

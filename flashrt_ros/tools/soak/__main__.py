@@ -4,89 +4,18 @@
 
 from __future__ import annotations
 
-import json
 import sys
-import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
-from pathlib import Path
-
-from rich.markup import escape
-from rich.table import Table
 
 from flashrt_ros.demo import interrupts
-from flashrt_ros.demo.printing import print_logs, table_console
-from flashrt_ros.demo.processes import ProcessEndedError
-from flashrt_ros.tools.soak.options import parser
-from flashrt_ros.tools.soak.rig import Rig, StuckError
-from flashrt_ros.tools.soak.run import MEMORY_GROWTH, Outcome, soak
 
 
 @interrupts.as_exit_code
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Soak; 0 if all held. A signal ends it with all that it started."""
-    options = parser().parse_args(arguments)
-    console = table_console()
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = options.folder or Path(temporary)
-        try:
-            with console.status("starting the nodes") as status, Rig(folder) as rig:
-                outcome = soak(rig, 60.0 * options.minutes, options.seed, options.slack, status.update)
-        except (ProcessEndedError, StuckError) as error:
-            print_logs(console, sorted((folder / "logs").iterdir()))
-            console.print(f"[bold red]the soak has ended early[/]: {escape(str(error))}")
-            return 1
-        if not outcome.holds:
-            print_logs(console, sorted((folder / "logs").iterdir()))
-    console.print(table(outcome, options.seed))
-    for line in summary(outcome):
-        console.print(line, markup=False)
-    if options.json:
-        options.json.write_text(json.dumps({**asdict(outcome), "holds": outcome.holds}, indent=1))
-    return 0 if outcome.holds else 1
+    """Soak; 0 if all held. A signal ends it with all that it started, also while it is being loaded."""
+    from flashrt_ros.tools.soak.command import run  # takes a while to import
 
-
-def table(outcome: Outcome, seed: int) -> Table:
-    """Each fault, how often it was there, and what became of it."""
-    made = Table(
-        "fault",
-        "times",
-        "safe after, s",
-        "moves again after, s",
-        "disturbed",
-        "outcome",
-        title=f"faults at random, seed {seed}",
-    )
-    for name, tally in outcome.tallies.items():
-        fine = "[green]held[/]" if not tally.failures else f"[bold red]{len(tally.failures)} FAILED[/]"
-        made.add_row(
-            name,
-            str(tally.count),
-            _longest(tally.safe),
-            _longest(tally.moved_again),
-            str(tally.disturbed),
-            fine if tally.count else "not injected",
-        )
-    return made
-
-
-def summary(outcome: Outcome) -> list[str]:
-    """What else is to be said, a line each."""
-    lines = [f"{name}: {failure}" for name, tally in outcome.tallies.items() for failure in tally.failures]
-    lines += [f"must never be: {violation}" for violation in outcome.violations]
-    for node, (before, after) in outcome.memory.items():
-        bar = "at most" if outcome.growth(node) <= MEMORY_GROWTH else "MORE THAN"
-        lines.append(
-            f"memory of {node}_node: {before / 2**20:.0f} to {after / 2**20:.0f} MiB, "
-            f"{100 * outcome.growth(node):+.1f} %, {bar} {100 * MEMORY_GROWTH:g} %"
-        )
-    if outcome.stuck:
-        lines.append(f"ended early: {outcome.stuck}")
-    return lines
-
-
-def _longest(times: list[float]) -> str:
-    return f"{max(times):.2f}" if times else ""
+    return run(arguments)
 
 
 if __name__ == "__main__":

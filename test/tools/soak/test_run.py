@@ -26,7 +26,7 @@ from flashrt_ros.demo.nodes import contract_file
 from flashrt_ros.node.interfaces import msg
 from flashrt_ros.policy.contract import load_contract
 from flashrt_ros.tools.soak import run
-from flashrt_ros.tools.soak.__main__ import summary
+from flashrt_ros.tools.soak.command import summary
 from flashrt_ros.tools.soak.faults import FAULTS, Expected
 from flashrt_ros.tools.soak.rig import StuckError
 from flashrt_ros.tools.soak.run import Outcome, Tally, soak

@@ -30,6 +30,19 @@ def test_a_signal_ends_the_nodes_too(number: signal.Signals, interrupt_nodes: Ca
     assert len(interrupt_nodes(number, "flashrt_ros.tools.soak")) >= 3
 
 
+def test_a_signal_while_it_is_loaded_ends_it_in_order_too(root: Path) -> None:
+    command = [sys.executable, "-v", "-m", "flashrt_ros.tools.soak"]
+    with subprocess.Popen(
+        command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    ) as program:
+        assert program.stdout is not None
+        assert any(line.startswith("import 'rich.markup'") for line in program.stdout)
+        program.send_signal(signal.SIGINT)
+        said, _ = program.communicate(timeout=60.0)
+    assert program.returncode == 130, said
+    assert "Traceback" not in said
+
+
 def test_every_fault_is_answered_by_its_safety_action_and_the_arm_moves_again(root: Path, tmp_path: Path) -> None:
     result = tmp_path / "result.json"
     done = soak(root, "--minutes", str(MINUTES), "--seed", "1", "--json", str(result))
