@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,24 @@ import pytest
 pytest.importorskip("flashrt_interfaces")
 
 
-def bench(root: Path, *arguments: str, timeout: float = 200.0) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "flashrt_ros.tools.bench", "ros", *arguments]
-    return subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=timeout, check=False)
+MODULE = ["-m", "flashrt_ros.tools.bench"]
+LOOKS_FOR_NO_GPU = """
+import sys
+from flashrt_ros.tools.bench import __main__, ros
+
+ros.choose = lambda device: None
+sys.exit(__main__.main())
+"""
+
+
+def bench(root: Path, *arguments: str, python: Sequence[str] = MODULE) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *python, "ros", *arguments]
+    return subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=200.0, check=False)
+
+
+@pytest.fixture
+def without_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
 
 
 def test_too_short_a_time_is_refused(root: Path) -> None:
@@ -25,11 +41,15 @@ def test_too_short_a_time_is_refused(root: Path) -> None:
     assert "give 2 or more" in done.stderr
 
 
-def test_a_policy_that_cannot_be_configured_is_told_with_its_reason(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
-    done = bench(root, "--device", "cuda", timeout=100.0)
+def test_a_gpu_that_cannot_be_had_is_refused_in_a_line(root: Path, without_gpu: None) -> None:
+    done = bench(root, "--device", "cuda")
+    assert done.returncode == 2
+    assert done.stdout.startswith("bench ros: DEVICE: ")
+    assert done.stdout.count("\n") == 1
+
+
+def test_a_policy_that_cannot_be_configured_is_told_with_its_reason(root: Path, without_gpu: None) -> None:
+    done = bench(root, "--device", "cuda", python=["-c", LOOKS_FOR_NO_GPU])
     assert done.returncode == 1
     assert "cannot configure: BAD_REQUEST" in done.stdout
     assert "nothing was measured: policy could not be configured" in done.stdout
