@@ -33,6 +33,15 @@ DIAGNOSTICS = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
 RECORD = QoSProfile(depth=1000, reliability=ReliabilityPolicy.RELIABLE)
 """`policy/boundary`: a log is of no use with gaps."""
 
+
+def without_gaps(profile: QoSProfile) -> QoSProfile:
+    """Return a profile for a reader that needs every message, also of those that come while its process is busy.
+
+    A reader's depth is its own: one of 10 loses commands of a simulated robot, which comes as fast as it is answered.
+    """
+    return QoSProfile(depth=RECORD.depth, reliability=profile.reliability, durability=profile.durability)
+
+
 _INPUTS = {
     "sensor_data": QoSProfile(depth=5, reliability=ReliabilityPolicy.BEST_EFFORT),
     "reliable": QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE),

@@ -233,7 +233,8 @@ class Recorder:
                     return  # bytes that are no message, from whomever
             ring.add(self._time(), subscription.topic_name, raw)
 
-        subscription = self._node.create_subscription(topic.kind, topic.name, take, topic.qos, raw=True)
+        profile = qos.without_gaps(topic.qos)
+        subscription = self._node.create_subscription(topic.kind, topic.name, take, profile, raw=True)
         self._types[subscription.topic_name] = type_name(topic.kind)
         return subscription
 
