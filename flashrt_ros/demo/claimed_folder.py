@@ -7,8 +7,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+_REFUSED = 2
 
 
 class FolderInUseError(Exception):
@@ -34,3 +37,13 @@ def claimed(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def alone_in(folder: Path, program: str, work: Callable[[], int]) -> int:
+    """Return the exit code of a program that works in a folder; where another run has claimed it, a line says so."""
+    try:
+        with claimed(folder):
+            return work()
+    except FolderInUseError as error:
+        print(f"{program}: error: {error}", file=sys.stderr)
+        return _REFUSED

@@ -7,7 +7,6 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -15,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from flashrt_ros.demo.claimed_folder import FolderInUseError, claimed
+from flashrt_ros.demo.claimed_folder import alone_in
 from flashrt_ros.demo.options import read
 from flashrt_ros.demo.play import StepFailedError
 from flashrt_ros.demo.printing import print_logs
@@ -25,7 +24,6 @@ from flashrt_ros.demo.show import show, show_episodes
 from flashrt_ros.tools import ros_domain
 
 _FAILED = 1
-_REFUSED = 2
 _KINDS = {
     "pictures": ("*.gif", "*.png"),
     "capsules": ("capsules/*.safetensors",),
@@ -39,12 +37,7 @@ def run() -> int:
     """Run the demo; the exit code is 0 if everything held."""
     options = read()
     folder = options.output or Path(tempfile.mkdtemp(prefix="flashrt_demo_"))
-    try:
-        with claimed(folder):
-            return _show_in(folder, options)
-    except FolderInUseError as error:
-        print(f"./run demo: error: {error}", file=sys.stderr)
-        return _REFUSED
+    return alone_in(folder, "./run demo", lambda: _show_in(folder, options))
 
 
 def _show_in(folder: Path, options: argparse.Namespace) -> int:

@@ -8,16 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 from rclpy.node import Node
-from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.qos import QoSProfile
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import JointState
 
 from flashrt_ros.demo.leg import Leg
+from flashrt_ros.node import qos
 from flashrt_ros.node.interfaces import msg
 from flashrt_ros.node.stamps import to_nanoseconds
-
-_DEPTH = 1000
-_LATCHED = QoSProfile(depth=_DEPTH, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 
 
 class Recorder:
@@ -43,18 +41,18 @@ class Recorder:
         self.clock = 0
         self.gate: Any = None
         self.state: Any = None
-        for kind, topic, callback, qos in self._topics():
-            node.create_subscription(kind, topic, callback, qos)
+        for kind, topic, callback, profile in self._topics():
+            node.create_subscription(kind, topic, callback, profile)
 
     def _topics(self) -> list[tuple[Any, str, Callable[[Any], None], QoSProfile]]:
-        reliable = QoSProfile(depth=_DEPTH, reliability=ReliabilityPolicy.RELIABLE)
+        reliable, latched = qos.without_gaps(qos.COMMAND), qos.without_gaps(qos.LATCHED)
         return [
             (Clock, "/clock", self._on_clock, reliable),
             (JointState, "joint_command", self._on_command, reliable),
             (msg.ActionChunk, "policy/action_chunk", self._on_chunk, reliable),
             (msg.Executed, "command/executed", self._on_executed, reliable),
-            (msg.Gate, "command/gate", self._on_gate, _LATCHED),
-            (msg.PolicyState, "policy/state", self._on_state, _LATCHED),
+            (msg.Gate, "command/gate", self._on_gate, latched),
+            (msg.PolicyState, "policy/state", self._on_state, latched),
         ]
 
     def missing(self) -> str:

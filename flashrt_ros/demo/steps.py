@@ -20,9 +20,9 @@ from std_srvs.srv import Trigger
 
 from flashrt_ros.node.behaviours import ServiceBehaviour
 from flashrt_ros.node.interfaces import srv
+from flashrt_ros.tools.acquaint import ANSWER_LIMIT
 
 _ATTEMPT_LIMIT = 3.0  # s that a node which starts by itself may answer without having begun
-_ANSWER_LIMIT = 2.0  # s; an answer to a client that its server has not found yet is lost
 
 
 class Do(Behaviour):
@@ -73,7 +73,7 @@ class Poll(ServiceBehaviour):
     def update(self) -> Status:
         """Ask, again where no answer comes, or look at the answer."""
         asked = self._future is not None and not self._future.done()
-        if asked and time.monotonic() - self._sent > _ANSWER_LIMIT:
+        if asked and time.monotonic() - self._sent > ANSWER_LIMIT:
             self._forget_request()
         status = super().update()
         if status != Status.SUCCESS:

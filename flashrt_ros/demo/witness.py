@@ -12,17 +12,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from rclpy.node import Node
-from rclpy.qos import QoSProfile, ReliabilityPolicy
+from rclpy.qos import QoSProfile
 from sensor_msgs.msg import JointState
 from std_msgs.msg import UInt8MultiArray
 
 from flashrt_ros.demo.robot_messages import targets_of
 from flashrt_ros.demo.task import saved_tick
+from flashrt_ros.node import qos
 from flashrt_ros.node.behaviours import ServiceBehaviour
 from flashrt_ros.node.interfaces import msg
 from flashrt_ros.node.stamps import to_nanoseconds
 
-_MANY = QoSProfile(depth=1000, reliability=ReliabilityPolicy.RELIABLE)
+_MANY = qos.without_gaps(qos.COMMAND)
 
 
 @dataclass(frozen=True, slots=True)

@@ -212,11 +212,10 @@ class Controller(ABC):
         if names == self.gate.rivals:
             return
         self.gate.rivals = names
-        reason = f"publisher: {names} publishes commands too; end it, then run again"
         if names and self.gate.armed:
-            self._close(reason, fault=True)
+            self._close(self.gate.rival_reason, fault=True)
         elif names and self.gate.reason.startswith("publisher:"):
-            self.gate.reason = reason
+            self.gate.reason = self.gate.rival_reason
             self._output.gate(self.gate.state)
 
     def hold(self) -> str:

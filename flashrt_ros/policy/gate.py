@@ -93,6 +93,11 @@ class Gate:
         """The gate as other nodes see it."""
         return GateState(self.epoch, self.open, self._dry_run, self.enabled, self.closed_at, self.reason)
 
+    @property
+    def rival_reason(self) -> str:
+        """Why `rivals`, where there are any, keep the gate closed."""
+        return f"publisher: {self.rivals} publishes commands too; end it, then run again"
+
     def close(self, reason: str, now: int, *, fault: bool = False) -> bool:
         """Close and disarm. `fault`: something is wrong, as opposed to being asked to. Returns whether it was open."""
         was_open = self.open
@@ -144,7 +149,7 @@ class Gate:
         if not self.enabled:
             return "disabled: enable, then run again"
         if self.rivals:
-            return f"publisher: {self.rivals} publishes commands too; end it, then run again"
+            return self.rival_reason
         return ""
 
     def fresh(self, observation_stamp: int, *, exact: bool) -> bool:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-_ANSWER_LIMIT = 2.0  # s
+ANSWER_LIMIT = 2.0  # s; what has not come by then is lost
 
 
 def until_known(client: Any, request: Any, spin: Callable[[Any, float], None], patience: float) -> None:
@@ -28,7 +28,7 @@ def until_known(client: Any, request: Any, spin: Callable[[Any, float], None], p
         raise TimeoutError(f"{client.srv_name} is not there")
     while (left := deadline - time.monotonic()) > 0:
         future = client.call_async(request)
-        spin(future, min(left, _ANSWER_LIMIT))
+        spin(future, min(left, ANSWER_LIMIT))
         if future.done():
             return
         client.remove_pending_request(future)

@@ -10,7 +10,6 @@ from itertools import pairwise
 from typing import Any
 
 from rclpy.node import Node
-from rclpy.qos import QoSProfile, ReliabilityPolicy
 from rosgraph_msgs.msg import Clock
 
 from flashrt_ros.demo.episodes import play_episodes
@@ -19,11 +18,12 @@ from flashrt_ros.demo.nodes import Setting
 from flashrt_ros.demo.progress import Progress
 from flashrt_ros.demo.running import RunningNodes
 from flashrt_ros.demo.task import Kind
+from flashrt_ros.node import qos
 from flashrt_ros.node.interfaces import msg
 from flashrt_ros.node.stamps import to_nanoseconds
 
 Episodes = Sequence[tuple[Kind, int]]
-_MANY = QoSProfile(depth=1000, reliability=ReliabilityPolicy.RELIABLE)
+_MANY = qos.without_gaps(qos.COMMAND)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,11 @@ class Client:
     def service(self, kind: Any, name: str) -> Callable[[Any], Any]:
         """Return a function that calls a service of policy_node, and notes its round trip under the name."""
         client = self.node.create_client(kind, f"policy/{name}")
-        until_known(client, kind.Request(), self._spin_until, _PATIENCE)  # without a name or seeds: refused, or a list
+
+        def spin(future: Future, seconds: float) -> None:
+            self._spin_until(future.done, time.monotonic() + seconds)
+
+        until_known(client, kind.Request(), spin, _PATIENCE)  # without a name or seeds: refused, or a list
 
         def call(request: Any) -> Any:
             called = time.time()
@@ -78,26 +82,22 @@ class Client:
 
     def until(self, condition: Callable[[], Any], what: str) -> None:
         """Spin until a condition holds."""
-        deadline = time.monotonic() + _PATIENCE
-        while not condition():
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"waited {_PATIENCE:g} s for {what}")
-            self._spin(_SIGNAL_INTERVAL)
-
-    def _spin_until(self, future: Future, seconds: float) -> None:
-        due = time.monotonic() + seconds
-        while not future.done() and (left := due - time.monotonic()) > 0:
-            self._spin(left)
+        if not self._spin_until(condition, time.monotonic() + _PATIENCE):
+            raise TimeoutError(f"waited {_PATIENCE:g} s for {what}")
 
     def pause(self, due: float) -> None:
         """Spin until `due` (of `time.monotonic`)."""
-        while (left := due - time.monotonic()) > 0:
-            self._spin(left)
+        self._spin_until(lambda: False, due)
 
     def close(self) -> None:
         """Free the node."""
         self._executor.shutdown()
         self.node.destroy_node()
+
+    def _spin_until(self, condition: Callable[[], Any], due: float) -> bool:
+        while not (holds := bool(condition())) and (left := due - time.monotonic()) > 0:
+            self._spin(left)
+        return holds
 
     def _spin(self, seconds: float) -> None:
         if self._stopped:

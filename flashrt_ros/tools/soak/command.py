@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,14 +14,12 @@ from pathlib import Path
 from rich.markup import escape
 from rich.table import Table
 
-from flashrt_ros.demo.claimed_folder import FolderInUseError, claimed
+from flashrt_ros.demo.claimed_folder import alone_in
 from flashrt_ros.demo.printing import print_logs, table_console
 from flashrt_ros.demo.processes import ProcessEndedError
 from flashrt_ros.tools.soak.options import parser
 from flashrt_ros.tools.soak.rig import Rig, StuckError
 from flashrt_ros.tools.soak.run import MEMORY_GROWTH, Outcome, soak
-
-_REFUSED = 2
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -30,12 +27,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
-        try:
-            with claimed(folder):
-                return _soak_in(folder, options)
-        except FolderInUseError as error:
-            print(f"./run soak: error: {error}", file=sys.stderr)
-            return _REFUSED
+        return alone_in(folder, "./run soak", lambda: _soak_in(folder, options))
 
 
 def _soak_in(folder: Path, options: argparse.Namespace) -> int:
