@@ -4,12 +4,17 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
+from flashrt_ros.runtime.backend import Stage
+from flashrt_ros.runtime.buffers import Buffer, BufferSet
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 
 KERNELS = """
@@ -79,6 +84,36 @@ def test_a_gpu_that_is_not_there_is_named() -> None:
 
     with pytest.raises(FlashrtError, match="GPU 99: there are"):
         Device(99)
+
+
+def test_memory_that_only_a_collection_finds_is_not_given_back_while_a_stage_is_captured() -> None:
+    from flashrt_ros.models.cuda.ops import CudaOps
+    from flashrt_ros.runtime.cuda.arena import Arena
+    from flashrt_ros.runtime.cuda.backend import CudaBackend
+
+    backend = CudaBackend(CudaOps, 1 << 20)
+    device = backend.device
+    others = [Arena(device.allocate(1 << 20, "another policy"), 1 << 20, device.free)]
+
+    def run(ops: Any, buffers: BufferSet) -> None:
+        ops.clear(buffers["state"])
+        if torch.cuda.is_current_stream_capturing():
+            allocated = device.allocated
+            cycle: list[Any] = [others.pop()]
+            cycle.append(cycle)
+            del cycle
+            _ = [[] for _ in range(10 * gc.get_threshold()[0])]
+            assert device.allocated == allocated
+
+    buffers = BufferSet([Buffer("state", (64,), torch.float32, "state", "context")], backend.allocate)
+    replays = backend.capture([Stage("stage", run)], buffers)
+    buffers["state"].fill_(1.0)
+    replays["stage"]()
+    backend.fence()
+    assert not buffers["state"].any()
+    allocated = device.allocated
+    gc.collect()
+    assert allocated - device.allocated >= 1 << 20
 
 
 def test_a_policy_that_finds_no_room_gives_back_what_it_took(tmp_path: Path, root: Path) -> None:

@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -160,7 +162,8 @@ class CudaBackend:
         stream = self.device.stream
         check(driver.cuStreamBeginCapture(stream, mode), f"beginning to capture stage {stage.name}")
         try:
-            self._run(stage, buffers, scratch)
+            with _nothing_collected():
+                self._run(stage, buffers, scratch)
         finally:
             ended = driver.cuStreamEndCapture(stream)
         graph = check(ended, f"capturing stage {stage.name}")
@@ -279,3 +282,15 @@ class CudaBackend:
     def _lose(self, what: str) -> NoReturn:
         self._lost = f"{what}; this process cannot use it any more, start it again"
         raise FlashrtError(ErrorCode.DEVICE, self._lost)
+
+
+@contextlib.contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """A collection may find another policy, whose memory cannot be given back while this thread captures."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()

@@ -148,7 +148,7 @@ class Device:
         address = int(
             check(driver.cuMemHostAlloc(nbytes, flags), f"pinning {nbytes} bytes of host memory for {purpose}")
         )
-        host_bytes(address, nbytes)[:] = bytes(nbytes)
+        ctypes.memset(address, 0, nbytes)
         return address
 
     def free_host(self, address: int) -> None:
