@@ -79,22 +79,30 @@ def test_offer_mixer(gpu, dtype, n, k_heads, heads, width) -> None:
     gpu.check("offer_mixer", lambda t: mixer(t, n, k_heads, heads, width), outputs, dtype)
 
 
+def offered(t, layers, n, accepted, k_heads, heads, width):
+    channels = (2 * k_heads + heads) * width
+    return {
+        "x": [t.rows(n, channels + 8)[:, :channels] for _ in range(layers)],
+        "qkv": [t.poisoned(t.rows(n, channels), accepted) for _ in range(layers)],
+        "beta": [t.f32(n, heads).sigmoid() for _ in range(layers)],
+        "g": [-t.f32(n, heads).abs() for _ in range(layers)],
+        "conv_states": [t.rows(3, channels) for _ in range(layers)],
+        "states": [t.f32(heads, width, width) for _ in range(layers)],
+        "accepted": t.scalar(accepted),
+    }
+
+
 @pytest.mark.parametrize(("k_heads", "heads", "width"), HEADS)
 @pytest.mark.parametrize(("n", "accepted"), [(1, 1), (2, 1), (2, 2), (3, 2), (5, 4)])
-def test_keep_mixers_of_many_layers(gpu, dtype, n, accepted, k_heads, heads, width) -> None:
-    def make(t):
-        channels, layers = (2 * k_heads + heads) * width, range(50)
-        return {
-            "x": [t.rows(n, channels + 8)[:, :channels] for _ in layers],
-            "qkv": [t.poisoned(t.rows(n, channels), accepted) for _ in layers],
-            "beta": [t.f32(n, heads).sigmoid() for _ in layers],
-            "g": [-t.f32(n, heads).abs() for _ in layers],
-            "conv_states": [t.rows(3, channels) for _ in layers],
-            "states": [t.f32(heads, width, width) for _ in layers],
-            "accepted": t.scalar(accepted),
-        }
+def test_keep_mixers(gpu, dtype, n, accepted, k_heads, heads, width) -> None:
+    gpu.check(
+        "keep_mixers", lambda t: offered(t, 3, n, accepted, k_heads, heads, width), ["conv_states", "states"], dtype
+    )
 
-    gpu.check("keep_mixers", make, ["conv_states", "states"], dtype)
+
+def test_keep_mixers_of_more_layers_than_one_launch_takes(gpu, dtype) -> None:
+    gpu.check("keep_mixers", lambda t: offered(t, 50, 3, 2, 2, 4, 64), ["conv_states", "states"], dtype)
+    assert len({line for line in gpu.record if line.startswith("keep_mixers.")}) > 1, "one launch took all"
 
 
 def test_a_row_does_not_depend_on_those_offered_behind_it(gpu, inputs) -> None:

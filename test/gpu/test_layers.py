@@ -89,7 +89,9 @@ def test_transformer_layers(gpu, dtype, n: int, prefix: int, capacity: int, laye
         (50, 1024, 1074),
     ],
 )
-def test_replays_give_what_kernels_one_by_one_give(gpu, inputs, n: int, prefix: int, capacity: int) -> None:
+def test_replays_give_what_kernels_one_by_one_give(
+    gpu, inputs, monkeypatch, n: int, prefix: int, capacity: int
+) -> None:
     """Captured as a policy's steps are: behind and ahead of kernels that do not wait for each other to begin."""
     torch.cuda.set_stream(torch.cuda.ExternalStream(gpu.device.stream))
     t = inputs(torch.bfloat16, 0)
@@ -111,9 +113,9 @@ def test_replays_give_what_kernels_one_by_one_give(gpu, inputs, n: int, prefix: 
         gpu.device.synchronize("in steps")
         return actions.clone()
 
-    gpu.ops.cuda.overlapping = False
+    monkeypatch.setattr(gpu.ops.cuda, "overlapping", False)
     expected = result(steps)
-    gpu.ops.cuda.overlapping = True
+    monkeypatch.setattr(gpu.ops.cuda, "overlapping", True)
     assert torch.isfinite(expected).all()
     replay = captured(gpu.device.stream, steps)
     assert all(torch.equal(result(replay), expected) for _ in range(30))
