@@ -21,10 +21,6 @@ FACTOR = 1.5
 """How many times the error of plain torch in the same precision a kernel may have."""
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--without-overlap", action="store_true", help="no kernel begins before its predecessor has ended")
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     why = _missing()
     if why:
@@ -90,7 +86,7 @@ class Gpu:
         record: the launches of every operation so far.
     """
 
-    def __init__(self, overlapping: bool) -> None:
+    def __init__(self) -> None:
         from flashrt_ros.models.cuda.ops import CudaOps
         from flashrt_ros.runtime.cuda.arena import Arena
         from flashrt_ros.runtime.cuda.driver import Device
@@ -106,7 +102,7 @@ class Gpu:
 
         def ops_of(capability: tuple[int, int]) -> Any:
             launcher = KernelLauncher(self.device)
-            launcher.capability, launcher.record, launcher.overlapping = capability, self.record, overlapping
+            launcher.capability, launcher.record = capability, self.record
             ops = CudaOps(launcher)
             ops.arena = arena
             return ops
@@ -201,8 +197,8 @@ def _copies(given: Mapping[str, Any], convert: Callable[[Tensor], Tensor] = lamb
 
 
 @pytest.fixture(scope="session")
-def gpu(request: pytest.FixtureRequest) -> Gpu:
-    return Gpu(overlapping=not request.config.getoption("without_overlap", default=False))
+def gpu() -> Gpu:
+    return Gpu()
 
 
 @pytest.fixture(autouse=True)

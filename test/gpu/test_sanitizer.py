@@ -23,8 +23,9 @@ TORCHS = ("at::", "at_cuda_detail::", "cub::", "cublasLt::", "cutlass::", "cudnn
 """Kernels of torch and its libraries, which compute what ours are compared with, and which the tools do not find
 clean."""
 
-WITHOUT_TORCHS = ("--kernel-name-exclude", "kns=_ZN", "--kernel-name-exclude", "kns=nvjet_")
-"""A C++ kernel's mangled name begins with _ZN; ours have plain names."""
+WITHOUT_TORCHS = ("--kernel-name-exclude", "kns=_ZN")
+"""A C++ kernel's mangled name begins so; ours have plain names. So have torch's for Hopper, which racecheck has to
+watch: they fail where it does not."""
 
 UNORDERED = frozenset({"denoise_layers.denoise_layers"})
 """racecheck follows the barriers of a block and of a cluster. The blocks of this kernel read each other's shared memory
@@ -86,12 +87,9 @@ def test_every_kernel_is_tested(passed: list[Passed]) -> None:
 @pytest.mark.parametrize("tool", OPTIONS)
 def test_every_kernel_is_clean(tool: str, root: Path, passed: list[Passed]) -> None:
     options = ["--tool", tool, "--target-processes", "all", "--report-api-errors", "no", "--show-backtrace", "no"]
-    racing = tool == "racecheck"
-    chosen = fastest_for_each_kernel(passed, UNORDERED if racing else frozenset())
-    # racecheck takes a kernel that begins before its predecessor has ended for a part of that one.
-    alone = ["--without-overlap"] if racing else []
+    chosen = fastest_for_each_kernel(passed, UNORDERED if tool == "racecheck" else frozenset())
     # The tests of a file stay in one process: the tools rewrite all kernels that a process loads, which takes long.
-    tests = ["-x", *WORKERS, "--dist", "loadfile", *alone, *chosen]
+    tests = ["-x", *WORKERS, "--dist", "loadfile", *chosen]
     done = _run([str(SANITIZER), *options, *OPTIONS[tool], *PYTEST, *tests], root)
     assert done.returncode == 0, done.stdout[-4000:]
     assert "SUMMARY" in done.stdout, "the tool did not get to its end"
