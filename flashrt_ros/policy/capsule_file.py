@@ -202,7 +202,7 @@ def _state(
             name = f"{STATE}{spec.name}"
             if bool(spec.rows) == with_rows and file.entries[name].nbytes:
                 targets[name] = _target(spec, buffers.offsets[spec.name], file.entries[name].nbytes, ranges, data)
-        both.append(Saved(tuple(ranges), data))
+        both.append(Saved(ranges, data))
     return both[0], both[1]
 
 
@@ -218,7 +218,9 @@ def _check_layout(file: TensorFile, buffers: BufferSet, cursors: Mapping[str, in
         raise damaged(file.path, f"unknown state buffers: {', '.join(found)}")
 
 
-def _target(spec: Buffer, offset: int, nbytes: int, ranges: list[Range], data: tuple[torch.Tensor, ...]) -> memoryview:
+def _target(
+    spec: Buffer, offset: int, nbytes: int, ranges: tuple[Range, ...], data: tuple[torch.Tensor, ...]
+) -> memoryview:
     for part, held in zip(ranges, data, strict=True):
         begin = offset - part.offset
         if part.memory == spec.memory and 0 <= begin < part.nbytes:

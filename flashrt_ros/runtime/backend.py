@@ -57,6 +57,12 @@ class Backend(Protocol):
     captures: int
     ops: Any
 
+    def make_current(self) -> None:
+        """Make what torch keeps for a thread or a process (number of threads, stream, GPU) this backend's own.
+
+        Before torch computes on its buffers: another backend of the same process may have worked since.
+        """
+
     def allocate(self, nbytes: int, memory: Memory) -> torch.Tensor:
         """A zeroed uint8 tensor that stays where it is."""
 
@@ -88,10 +94,15 @@ class CpuBackend:
     name = "cpu"
 
     def __init__(self, ops: Any, threads: int = 1) -> None:
-        torch.set_num_threads(threads)
         self.ops = ops
         self.captures = 0
         self._threads = threads
+        self.make_current()
+
+    def make_current(self) -> None:
+        """Give torch the number of threads."""
+        if torch.get_num_threads() != self._threads:
+            torch.set_num_threads(self._threads)
 
     def allocate(self, nbytes: int, memory: Memory) -> torch.Tensor:
         """A zeroed uint8 tensor; device and host memory are the same here."""

@@ -86,6 +86,8 @@ class BufferSet:
             (kind, memory): allocate(nbytes, memory) for (kind, memory), nbytes in sizes.items()
         }
         self._views = {name: self._view(spec) for name, spec in self.specs.items()}
+        self._with_rows = [spec for spec in self.state() if spec.rows]
+        self._small_ranges: dict[tuple[Scope, ...], tuple[Range, ...]] = {}
 
     def _view(self, spec: Buffer) -> torch.Tensor:
         offset = self.offsets[spec.name]
@@ -112,23 +114,29 @@ class BufferSet:
         rows = cursors.get(spec.rows, 0) if spec.rows else spec.shape[0]
         return self._views[name].view(-1)[: rows * spec.row_nbytes // spec.dtype.itemsize].view(torch.uint8)
 
-    def small_ranges(self, scopes: Collection[Scope] = SCOPES) -> list[Range]:
+    def small_ranges(self, scopes: Collection[Scope] = SCOPES) -> tuple[Range, ...]:
         """Every state buffer without rows; neighbours are one range."""
-        return self._merged((spec, 0, spec.shape[0]) for spec in self.state(scopes) if not spec.rows)
+        wanted = tuple(scopes)
+        if wanted not in self._small_ranges:
+            whole = ((spec, 0, spec.shape[0]) for spec in self.state(wanted) if not spec.rows)
+            self._small_ranges[wanted] = self._merged(whole)
+        return self._small_ranges[wanted]
 
     def row_ranges(
         self,
         cursors: Mapping[str, int],
         first: Mapping[str, int] | None = None,
         scopes: Collection[Scope] = SCOPES,
-    ) -> list[Range]:
+    ) -> tuple[Range, ...]:
         """The live rows, from row `first[cursor]` (default 0) up to each cursor."""
         first = first or {}
         return self._merged(
-            (spec, first.get(spec.rows, 0), cursors.get(spec.rows, 0)) for spec in self.state(scopes) if spec.rows
+            (spec, first.get(spec.rows, 0), cursors.get(spec.rows, 0))
+            for spec in self._with_rows
+            if spec.scope in scopes
         )
 
-    def _merged(self, parts: Iterable[tuple[Buffer, int, int]]) -> list[Range]:
+    def _merged(self, parts: Iterable[tuple[Buffer, int, int]]) -> tuple[Range, ...]:
         ranges: list[Range] = []
         for spec, begin, end in parts:
             if end <= begin:
@@ -140,7 +148,7 @@ class BufferSet:
                 ranges[-1] = Range(last.memory, last.offset, offset + nbytes - last.offset)
             else:
                 ranges.append(Range(spec.memory, offset, nbytes))
-        return ranges
+        return tuple(ranges)
 
 
 def _aligned(nbytes: int) -> int:

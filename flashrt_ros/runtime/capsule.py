@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -50,7 +50,7 @@ class Capsule:
         return sha256(*map(bytes.fromhex, digests))
 
 
-def part(saved: Saved, ranges: list[Range]) -> Saved:
+def part(saved: Saved, ranges: Sequence[Range]) -> Saved:
     """The bytes of `ranges` out of saved ones that contain them, without a copy.
 
     Raises:

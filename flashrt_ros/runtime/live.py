@@ -51,6 +51,7 @@ class LiveState:
         if self._in_transaction:
             yield
             return
+        self.plan.backend.make_current()
         self._before, self._in_transaction = self._head, True
         try:
             yield
@@ -193,7 +194,7 @@ class LiveState:
         backend, buffers = self.plan.backend, self.plan.buffers
         for memory in ("device", "host"):
             for saved in copies:
-                ranges: list[Range] = [held for held in saved.ranges if held.memory == memory]
+                ranges = [held for held in saved.ranges if held.memory == memory]
                 backend.load(buffers, part(saved, ranges))
             trouble = backend.fence()
             if trouble:

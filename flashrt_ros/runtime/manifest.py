@@ -28,6 +28,8 @@ def differences(expected: Manifest, found: Mapping[str, Mapping[str, str]]) -> l
     lines = []
     for part in sorted(expected.keys() | found.keys()):
         ours, theirs = expected.get(part, {}), found.get(part, {})
+        if ours == theirs:
+            continue
         for name in sorted(ours.keys() | theirs.keys()):
             if ours.get(name) != theirs.get(name):
                 lines.append(f"{part}.{name}: expected {ours.get(name)}, found {theirs.get(name)}")

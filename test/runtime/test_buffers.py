@@ -21,10 +21,10 @@ def test_small_state_is_one_range_and_rows_stand_behind_it() -> None:
         ],
         zeros,
     )
-    assert b.small_ranges() == [Range("device", 0, 256 + 8)]
-    assert b.row_ranges({"position": 2}) == [Range("device", 512, 2 * 16)]
-    assert b.row_ranges({"position": 5}, {"position": 3}) == [Range("device", 512 + 3 * 16, 2 * 16)]
-    assert b.row_ranges({}) == []
+    assert b.small_ranges() == (Range("device", 0, 256 + 8),)
+    assert b.row_ranges({"position": 2}) == (Range("device", 512, 2 * 16),)
+    assert b.row_ranges({"position": 5}, {"position": 3}) == (Range("device", 512 + 3 * 16, 2 * 16),)
+    assert b.row_ranges({}) == ()
 
 
 def test_scopes_select_ranges() -> None:
@@ -36,7 +36,7 @@ def test_scopes_select_ranges() -> None:
         ],
         zeros,
     )
-    assert b.small_ranges(("context",)) == [Range("device", 0, 256), Range("device", 512, 256)]
+    assert b.small_ranges(("context",)) == (Range("device", 0, 256), Range("device", 512, 256))
 
 
 def test_views_share_the_arena_and_never_overlap() -> None:

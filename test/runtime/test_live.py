@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
+from flashrt_ros.runtime.backend import CpuBackend
 from flashrt_ros.runtime.errors import ErrorCode, FlashrtError
 from flashrt_ros.runtime.plan import AT_CURSOR
 
@@ -116,3 +118,12 @@ def test_a_full_device_lets_the_oldest_boundaries_go(head: Any, monkeypatch: pyt
     monkeypatch.setattr(head.plan.backend, "save", save)
     head.append(4)
     assert [entry.boundary.id for entry in entries()] == ["b2", "b3", "b4"]
+
+
+def test_a_plan_computes_with_its_own_threads_whatever_another_one_took(head: Any) -> None:
+    CpuBackend(None, threads=2)
+    with head.live.transaction(list):
+        assert torch.get_num_threads() == 1
+    CpuBackend(None, threads=2)
+    head.plan.run(head.model.append(1).steps[0])
+    assert torch.get_num_threads() == 1

@@ -64,10 +64,8 @@ class CudaBackend:
             FlashrtError: DEVICE; no driver, too old a driver, no such GPU.
         """
         self.device = Device(ordinal)
-        torch.cuda.set_device(ordinal)
-        torch.cuda.set_stream(torch.cuda.ExternalStream(self.device.stream))
-        # The host copies some hundred kilobytes at a time: on a busy machine, waiting for helpers takes far longer.
-        torch.set_num_threads(1)
+        self._torch_stream = torch.cuda.ExternalStream(self.device.stream, torch.device("cuda", ordinal))
+        self.make_current()
         self.launcher = KernelLauncher(self.device)
         self.ops = make_ops(self.launcher)
         self.captures = 0
@@ -81,6 +79,16 @@ class CudaBackend:
         self._fence = check(driver.cuEventCreate(driver.CUevent_flags.CU_EVENT_DISABLE_TIMING), "making an event")
         self._kernels: dict[str, str] = {}
         self._scratch: list[torch.Tensor] = []
+
+    def make_current(self) -> None:
+        """Give torch the GPU, the stream, and one thread.
+
+        The host copies some hundred kilobytes at a time: on a busy machine, waiting for helpers takes far longer.
+        """
+        torch.cuda.set_device(self.device.ordinal)
+        torch.cuda.set_stream(self._torch_stream)
+        if torch.get_num_threads() != 1:
+            torch.set_num_threads(1)
 
     def _make_tiers(self, state_bytes: int) -> dict[str, Arena]:
         device_bytes, host_bytes = self._capsule_bytes + state_bytes, 2 * state_bytes
@@ -117,6 +125,7 @@ class CudaBackend:
         Raises:
             DeviceRefusalError: a kernel does not compile, or there is no room.
         """
+        self.make_current()
         torch.cuda.empty_cache()  # what filling the weights took
         self.launcher.compile(part_of(tell, 0.0, 0.5))
         tell = part_of(tell, 0.5, 1.0)
