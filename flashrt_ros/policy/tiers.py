@@ -104,7 +104,7 @@ class CapsuleTiers:
         return Held(Tier.DISK, None, info, self._writer.is_pinned(info.name), True, self._foreign(info.manifest))
 
     def _foreign(self, manifest: Manifest) -> str:
-        return "" if manifest == self._manifest else shortened(differences(self._manifest, manifest))
+        return shortened(differences(self._manifest, manifest))
 
     def _tier(self, capsule: Capsule) -> Tier:
         data = (*capsule.small.data, *capsule.rows.data)

@@ -101,8 +101,7 @@ class CpuBackend:
 
     def make_current(self) -> None:
         """Give torch the number of threads."""
-        if torch.get_num_threads() != self._threads:
-            torch.set_num_threads(self._threads)
+        torch.set_num_threads(self._threads)
 
     def allocate(self, nbytes: int, memory: Memory) -> torch.Tensor:
         """A zeroed uint8 tensor; device and host memory are the same here."""
@@ -116,6 +115,7 @@ class CpuBackend:
 
     def _replay(self, stage: Stage, buffers: BufferSet) -> Replay:
         def replay() -> None:
+            self.make_current()
             with torch.inference_mode():
                 stage.run(self.ops, buffers)
 

@@ -75,7 +75,6 @@ class Plan:
 
     def run(self, step: Step) -> None:
         """Fill the stage's inputs and replay it."""
-        self.backend.make_current()
         if step.fill is not None:
             self.backend.fill(self.buffers, step.fill)
         self.replays += 1

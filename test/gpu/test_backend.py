@@ -86,22 +86,24 @@ def test_a_gpu_that_is_not_there_is_named() -> None:
         Device(99)
 
 
-def test_each_backend_computes_on_its_own_stream() -> None:
+def make_backend() -> Any:
     from flashrt_ros.models.cuda.ops import CudaOps
     from flashrt_ros.runtime.cuda.backend import CudaBackend
 
-    first, second = (CudaBackend(CudaOps, 1 << 20) for _ in range(2))
+    return CudaBackend(CudaOps, 1 << 20)
+
+
+def test_each_backend_computes_on_its_own_stream() -> None:
+    first, second = make_backend(), make_backend()
     for backend in (first, second, first):
         backend.make_current()
         assert torch.cuda.current_stream().cuda_stream == backend.device.stream
 
 
 def test_memory_that_only_a_collection_finds_is_not_given_back_while_a_stage_is_captured() -> None:
-    from flashrt_ros.models.cuda.ops import CudaOps
     from flashrt_ros.runtime.cuda.arena import Arena
-    from flashrt_ros.runtime.cuda.backend import CudaBackend
 
-    backend = CudaBackend(CudaOps, 1 << 20)
+    backend = make_backend()
     device = backend.device
     others = [Arena(device.allocate(1 << 20, "another policy"), 1 << 20, device.free)]
 

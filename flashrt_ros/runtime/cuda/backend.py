@@ -87,8 +87,7 @@ class CudaBackend:
         """
         torch.cuda.set_device(self.device.ordinal)
         torch.cuda.set_stream(self._torch_stream)
-        if torch.get_num_threads() != 1:
-            torch.set_num_threads(1)
+        torch.set_num_threads(1)
 
     def _make_tiers(self, state_bytes: int) -> dict[str, Arena]:
         device_bytes, host_bytes = self._capsule_bytes + state_bytes, 2 * state_bytes
